@@ -1,0 +1,9 @@
+//! The decision core of Venus.
+//!
+//! What the paper (VenusRL, arXiv 2610.03286) decides lives here as plain state machines: no clock, no
+//! randomness, no IO, no async. The live system, the simulator and the tests drive the same code.
+
+pub mod ids;
+pub mod message;
+pub mod schedule;
+pub mod units;

@@ -1,0 +1,1 @@
+//! The embedded inference engine: continuous batching, paged KV and a radix prefix cache.

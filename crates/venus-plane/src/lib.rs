@@ -1,0 +1,1 @@
+//! The coordinator: tasks, agent loops, group ledger and the record.

@@ -1,0 +1,1 @@
+//! The embedded trainer: GRPO and its relatives on complete groups.
