@@ -1,1 +1,22 @@
 //! A decoder-only language model on the CPU: tokenizer, weights, one forward pass and its backward.
+//!
+//! Models of the Llama and Qwen3 family in f32, read from and written as Hugging Face directories. [`Inference`] generates
+//! for many sequences at once over paged keys and values ([`Kv`]); [`gradient`] trains. Both run the same layer code.
+
+mod checkpoint;
+mod config;
+mod gradient;
+mod inference;
+mod kv;
+mod layout;
+mod model;
+mod tokenizer;
+
+pub use checkpoint::ModelError;
+pub use config::{Config, ConfigError};
+pub use gradient::{TrainWorkspace, gradient, logits};
+pub use inference::{Inference, LogitRows, Segment};
+pub use kv::Kv;
+pub use layout::{Layout, Tensor};
+pub use model::Model;
+pub use tokenizer::{Tokenizer, TokenizerError};
