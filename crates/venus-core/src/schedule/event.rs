@@ -6,6 +6,8 @@ use crate::units::{Pages, Tokens};
 use serde::{Deserialize, Serialize};
 
 /// A fact. Events about something the scheduler no longer knows are ignored: they are late, not wrong.
+/// Once the shell has carried out [`Action::Discard`] it reports nothing more about that start of the trajectory;
+/// only turns name their attempt and are told apart by the scheduler itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
@@ -39,7 +41,8 @@ pub enum Event {
         /// First and last weight version that drew them; `None` when none were drawn.
         versions: Option<(Version, Version)>,
     },
-    /// A tool call ended; the next turn follows with [`Event::TurnQueued`].
+    /// A tool call ended; the next turn follows with [`Event::TurnQueued`]. A turn that was cut short has no tool
+    /// call: it is queued again without this event, and keeps its place.
     ToolEnded {
         /// Whose.
         trajectory: TrajectoryId,
@@ -85,14 +88,14 @@ pub enum Event {
         /// Pages in all.
         pages: Pages,
     },
-    /// A worker is gone; its turns are queued again.
+    /// A worker is gone; the scheduler queues its turns again, with what they had before they were sent.
     WorkerLost {
         /// Which.
         worker: WorkerId,
     },
-    /// The trainer can take a batch.
+    /// The trainer can take a batch. Said again before one is delivered, it says nothing new.
     TrainerDemand,
-    /// The trainer acknowledged a batch: its groups are consumed.
+    /// The trainer acknowledged a batch: its groups are consumed once the version made from it is published.
     BatchTrained {
         /// Which.
         batch: BatchId,
@@ -177,4 +180,6 @@ pub enum DiscardReason {
     Retry,
     /// Its group was dropped.
     GroupDropped,
+    /// The group was offered without K members of its own; nothing of it was started.
+    Malformed,
 }
