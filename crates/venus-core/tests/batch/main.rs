@@ -1,0 +1,5 @@
+//! The batch machine and residency under random histories and in the cases the field reported.
+
+mod behaviour;
+mod fake;
+mod histories;
