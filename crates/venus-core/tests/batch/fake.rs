@@ -77,7 +77,7 @@ impl Engine {
         let retractions = self.batch.counters().retractions;
         let mut ended = Vec::new();
         self.batch.plan(&mut ended);
-        self.batch.check().unwrap();
+        self.batch.check().expect("the invariants hold");
         self.collect(ended);
         let work = self.batch.work().to_vec();
         assert_eq!(work.is_empty(), self.batch.is_idle(), "something is always done while something is to do");
@@ -87,12 +87,12 @@ impl Engine {
         let drawn: Vec<_> = work.iter().filter(|w| w.draws).map(|w| draw(w.attempt, w.end)).collect();
         for (work, drawn) in work.iter().filter(|w| w.draws).zip(&drawn) {
             if let Drawn::Token(token) | Drawn::Stop(token) = drawn {
-                self.shadows.get_mut(&work.attempt).unwrap().tokens.push(*token);
+                self.shadows.get_mut(&work.attempt).expect("only live turns are worked on").tokens.push(*token);
             }
         }
         let mut ended = Vec::new();
         self.batch.commit(&drawn, &mut ended);
-        self.batch.check().unwrap();
+        self.batch.check().expect("the invariants hold");
         self.collect(ended);
         work
     }
@@ -122,7 +122,7 @@ impl Engine {
 
     fn compute(&mut self, work: &[Work]) {
         for item in work {
-            let shadow = self.shadows.get_mut(&item.attempt).unwrap();
+            let shadow = self.shadows.get_mut(&item.attempt).expect("only live turns are worked on");
             assert_eq!(self.batch.tokens(item), &shadow.tokens[item.start..item.end]);
             if item.admitted {
                 // What was found in the cache must be as if computed under the weights that run now.
@@ -133,7 +133,7 @@ impl Engine {
             self.assert_held(item, item.start);
         }
         for item in work {
-            let shadow = self.shadows.get_mut(&item.attempt).unwrap();
+            let shadow = self.shadows.get_mut(&item.attempt).expect("only live turns are worked on");
             extend(&mut shadow.digests, &shadow.tokens[item.start..item.end], self.version);
             for position in item.start..item.end {
                 self.kv[slot(self.batch.block_table(item), self.page_size, position)] = shadow.digests[position];
