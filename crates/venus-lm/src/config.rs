@@ -1,5 +1,6 @@
 //! The shape of a model, read from and written as Hugging Face `config.json`.
 
+use crate::attention::MOST_GROUPED;
 use serde_json::{Map, Value, json};
 
 /// Shape and constants of a decoder of the Llama or Qwen3 family. Sizes count elements.
@@ -171,6 +172,12 @@ impl Config {
         if !self.num_attention_heads.is_multiple_of(self.num_key_value_heads) {
             return Err(ConfigError::Inconsistent(format!(
                 "`num_attention_heads` {} is not a multiple of `num_key_value_heads` {}",
+                self.num_attention_heads, self.num_key_value_heads
+            )));
+        }
+        if self.num_attention_heads / self.num_key_value_heads > MOST_GROUPED {
+            return Err(ConfigError::Inconsistent(format!(
+                "more than {MOST_GROUPED} query heads share a key head (`num_attention_heads` {}, `num_key_value_heads` {})",
                 self.num_attention_heads, self.num_key_value_heads
             )));
         }
