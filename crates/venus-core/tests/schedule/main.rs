@@ -1,5 +1,6 @@
 //! The scheduler's contract, seen from outside: events in, actions out.
 
+mod auditor;
 mod faults;
 mod groups;
 mod property;
