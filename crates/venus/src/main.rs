@@ -1,5 +1,7 @@
 //! The `venus` command line.
 
-fn main() {
-    println!("venus {}", env!("CARGO_PKG_VERSION"));
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    venus::main()
 }

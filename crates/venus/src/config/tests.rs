@@ -1,0 +1,106 @@
+use super::*;
+
+fn load(file: Option<&str>, env: &[(&str, &str)], flags: &[(&str, &str, &str)]) -> Result<Resolved, Failure> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("venus.toml");
+    std::fs::write(&path, file.unwrap_or_default()).unwrap();
+    let result = Resolved::load(&Sources {
+        resumed: None,
+        file: file.is_some().then_some(path.as_path()),
+        env: env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+        flags: flags.iter().map(|(f, k, v)| ((*f).to_owned(), (*k).to_owned(), (*v).to_owned())).collect(),
+    });
+    result.map_err(|failure| {
+        let short = |text: &str| text.replace(&path.display().to_string(), "venus.toml");
+        Failure::usage(short(&failure.to_string()), short(failure.next()))
+    })
+}
+
+fn refusal(file: Option<&str>, env: &[(&str, &str)], flags: &[(&str, &str, &str)]) -> String {
+    let failure = load(file, env, flags).expect_err("must be refused");
+    format!("{failure}\n{}", failure.next())
+}
+
+#[test]
+fn a_flag_beats_the_environment_beats_the_file_beats_the_default() {
+    let file = "[run]\nsteps = 2\nseed = 2\neval_tasks = 2\n";
+    let env = [("VENUS_RUN__STEPS", "3"), ("VENUS_RUN__SEED", "3")];
+    let resolved = load(Some(file), &env, &[("--steps", "run.steps", "4")]).unwrap();
+    let run = &resolved.config.run;
+    assert_eq!((run.steps, run.seed, run.eval_tasks, run.eval_every), (4, 3, 2, Config::default().run.eval_every));
+    assert_eq!(resolved.origin("run.steps").to_string(), "flag --steps");
+    assert_eq!(resolved.origin("run.seed").to_string(), "env VENUS_RUN__SEED");
+    assert!(matches!(resolved.origin("run.eval_tasks"), Origin::File { line: 4, .. }));
+    assert_eq!(resolved.origin("run.eval_every"), &Origin::Default);
+}
+
+#[test]
+fn what_is_printed_reads_back_as_itself() {
+    let env = [("VENUS_DATA__FAMILIES", "count, edit"), ("VENUS_TRAINER__LR", "3e-5")];
+    let first = load(None, &env, &[("--out", "run.out", "a \"b\" # c")]).unwrap();
+    assert_eq!(first.config.data.families, ["count", "edit"]);
+    let again = load(Some(&first.print()), &[], &[]).unwrap();
+    assert_eq!(again.config, first.config);
+}
+
+#[test]
+fn an_unknown_key_is_named_with_its_line_and_its_nearest_neighbour() {
+    insta::assert_snapshot!(refusal(Some("[run]\nsteps = 2\n\n[rollout]\ngroup_sise = 8\n"), &[], &[]), @r"
+    there is no configuration key rollout.group_sise (file venus.toml:5)
+    did you mean rollout.group_size?
+    ");
+    insta::assert_snapshot!(refusal(Some("run = 3\n"), &[], &[]), @r"
+    there is no configuration key run (file venus.toml:1)
+    run is a section: write [run] and its keys below
+    ");
+    insta::assert_snapshot!(refusal(None, &[("VENUS_RUN__TEMPERATURE", "1")], &[]), @r"
+    there is no configuration key run.temperature (env VENUS_RUN__TEMPERATURE)
+    did you mean rollout.temperature?
+    ");
+}
+
+#[test]
+fn a_value_of_the_wrong_type_is_named_with_what_is_allowed() {
+    insta::assert_snapshot!(refusal(Some("[run]\nsteps = \"many\"\n"), &[], &[]), @r#"
+    run.steps (file venus.toml:2): invalid type: string "many", expected u64
+    give run.steps a value of the right kind, such as the default 100
+    "#);
+    insta::assert_snapshot!(refusal(None, &[], &[("--policy", "rollout.policy", "fifo")]), @r#"
+    rollout.policy (flag --policy): unknown variant `fifo`, expected `trajectory-level` or `action-level`
+    give rollout.policy a value of the right kind, such as the default "action-level"
+    "#);
+    insta::assert_snapshot!(refusal(None, &[("VENUS_RUN__STEPS", "-1")], &[]), @r"
+    run.steps (env VENUS_RUN__STEPS): invalid value: integer `-1`, expected u64
+    give run.steps a value of the right kind, such as the default 100
+    ");
+}
+
+#[test]
+fn a_value_out_of_range_is_named_with_its_range_and_origin() {
+    insta::assert_snapshot!(refusal(Some("[rollout]\ngroup_size = 1\n"), &[], &[]), @r"
+    rollout.group_size is 1 (file venus.toml:2), but must be between 2 and 1024
+    give rollout.group_size another value
+    ");
+    let nan = refusal(Some("[rollout]\ntemperature = nan\n"), &[], &[]);
+    assert!(nan.starts_with("rollout.temperature is NaN"), "{nan}");
+}
+
+#[test]
+fn a_broken_file_is_named_with_its_line() {
+    let message = refusal(Some("[run]\nsteps = \n"), &[], &[]);
+    assert!(message.starts_with("venus.toml:2: "), "{message}");
+}
+
+#[test]
+fn an_environment_variable_of_somebody_else_is_left_alone_and_a_near_miss_is_refused() {
+    load(None, &[("VENUS_PORT", "tcp://10.0.0.1:80"), ("VENUS_SERVICE_HOST", "10.0.0.1")], &[]).unwrap();
+    insta::assert_snapshot!(refusal(None, &[("VENUS_TRAINER_LR", "1")], &[]), @r"
+    the environment variable VENUS_TRAINER_LR sets nothing
+    for trainer.lr, write VENUS_TRAINER__LR (two underscores for the dot)
+    ");
+}
+
+#[test]
+fn every_default_is_within_its_range() {
+    load(None, &[], &[]).unwrap();
+}

@@ -1,0 +1,91 @@
+//! The binary as a user meets it: what it prints, and with which exit code it ends.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+use std::path::Path;
+use std::process::Command;
+
+struct Ran {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+impl Ran {
+    /// Exit code and standard error, as one text to compare.
+    fn refusal(&self) -> String {
+        assert_eq!(self.stdout, "", "a refusal prints nothing on standard output");
+        format!("{}\nexit {}", self.stderr.trim_end(), self.code.unwrap())
+    }
+}
+
+fn venus(dir: &Path, args: &[&str]) -> Ran {
+    venus_with(dir, args, &[])
+}
+
+fn venus_with(dir: &Path, args: &[&str], env: &[(&str, &str)]) -> Ran {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_venus"));
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("VENUS_")) {
+        command.env_remove(name);
+    }
+    let output = command.args(args).envs(env.iter().copied()).current_dir(dir).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Ran { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+#[test]
+fn print_config_shows_every_value_and_where_it_came_from() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("venus.toml"), "[rollout]\ngroup_size = 4\n").unwrap();
+    let args = ["train", "--print-config", "--config", "venus.toml", "--steps", "3", "--set", "sandbox.pids=32"];
+    let ran = venus_with(dir.path(), &args, &[("VENUS_ENGINE__PAGE_SIZE", "32")]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    insta::assert_snapshot!("print_config", ran.stdout);
+}
+
+#[test]
+fn wrong_input_is_refused_with_what_to_do_next() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("typo.toml"), "[rollout]\ngroup_sise = 4\n").unwrap();
+    let refusal = |args: &[&str]| venus(dir.path(), args).refusal();
+    insta::assert_snapshot!(refusal(&["train", "--config", "typo.toml"]), @r"
+    error: there is no configuration key rollout.group_sise (file typo.toml:2)
+     next: did you mean rollout.group_size?
+    exit 2
+    ");
+    insta::assert_snapshot!(refusal(&["train", "--config", "absent.toml"]), @r"
+    error: cannot read the configuration file absent.toml: No such file or directory (os error 2)
+     next: `venus train --print-config > FILE` writes one to start from
+    exit 2
+    ");
+    insta::assert_snapshot!(refusal(&["train", "--steps", "few"]), @r#"
+    error: run.steps (flag --steps): invalid type: string "few", expected u64
+     next: give run.steps a value of the right kind, such as the default 100
+    exit 2
+    "#);
+    insta::assert_snapshot!(refusal(&["train", "--set", "trainer.lr"]), @r"
+    error: --set trainer.lr has no value
+     next: write --set trainer.lr=VALUE
+    exit 2
+    ");
+    insta::assert_snapshot!(refusal(&["train", "--resume", "absent"]), @r"
+    error: absent does not exist
+     next: name the directory given to `venus train --out`, or the one it printed
+    exit 2
+    ");
+    insta::assert_snapshot!(refusal(&["report", "."]), @r"
+    error: . holds no run (no config.toml, no steps.jsonl)
+     next: name the directory given to `venus train --out`, or the one it printed
+    exit 2
+    ");
+    insta::assert_snapshot!(refusal(&["trian"]), @r"
+    error: unrecognized subcommand 'trian'
+
+      tip: a similar subcommand exists: 'train'
+
+    Usage: venus [OPTIONS] <COMMAND>
+
+    For more information, try '--help'.
+    exit 2
+    ");
+}
