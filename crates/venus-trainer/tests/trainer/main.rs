@@ -5,5 +5,6 @@
 mod batch;
 mod loss;
 mod optimizer;
+mod sft;
 mod step;
 mod support;
