@@ -57,6 +57,20 @@ pub struct ResumePoint {
 }
 
 /// The decision core of the coordinator; see the [module](self).
+///
+/// ```
+/// use venus_core::ids::{GroupId, TrajectoryId};
+/// use venus_core::schedule::{Action, Event, Scheduler, SchedulerConfig};
+/// use venus_core::units::Instant;
+///
+/// let config = SchedulerConfig { groups_per_batch: 1, group_size: 2, ..SchedulerConfig::default() };
+/// let mut scheduler = Scheduler::new(config)?;
+/// let mut actions = Vec::new();
+/// let members = vec![TrajectoryId(0), TrajectoryId(1)];
+/// scheduler.on(Instant(0), Event::GroupOffered { group: GroupId(0), members }, &mut actions);
+/// assert_eq!(actions[0], Action::Start { trajectory: TrajectoryId(0), restart: 0 });
+/// # Ok::<(), venus_core::schedule::ConfigError>(())
+/// ```
 #[derive(Debug)]
 pub struct Scheduler {
     config: SchedulerConfig,

@@ -12,7 +12,7 @@ use std::fmt;
 pub enum Invariant {
     /// Exactly the queued trajectories are in the queue, each at its place.
     Queue,
-    /// Who runs holds a slot; who holds one is known to the worker; no free slot while a turn waits.
+    /// Who runs holds a slot; no worker has more holders than slots; no slot is free while a turn waits.
     Slots,
     /// Exactly the unfinished trajectories with a start version are in the version index.
     Starts,
@@ -120,6 +120,8 @@ impl Scheduler {
             queued += usize::from(trajectory.stage() == Stage::Queued);
         }
         require(slots == self.slots.held(), Invariant::Slots, || "a slot is held by nobody".into())?;
+        let overcommitted = self.slots.overcommitted();
+        require(overcommitted.is_none(), Invariant::Slots, || format!("{overcommitted:?} has more turns than slots"))?;
         require(self.slots.index_is_true(), Invariant::Slots, || "the index of free slots is wrong".into())?;
         require(starts == self.starts.len(), Invariant::Starts, || "the version index lists strangers".into())?;
         require(queued == self.queue.len(), Invariant::Queue, || "the queue lists strangers".into())?;

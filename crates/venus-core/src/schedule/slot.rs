@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 struct Worker {
     slots: u32,
     holders: BTreeSet<TrajectoryId>,
+    /// Holders beyond `slots`, left over from a cut.
+    excess: u32,
 }
 
 impl Worker {
@@ -27,7 +29,10 @@ impl Slots {
     /// Adds a worker, or changes its number of slots. Who holds a slot keeps it: after a cut the worker gets
     /// nothing new until enough came back.
     pub fn resize(&mut self, id: WorkerId, slots: u32) {
-        self.change(id, |worker| worker.slots = slots);
+        self.change(id, |worker| {
+            worker.slots = slots;
+            worker.excess = worker.used().saturating_sub(slots);
+        });
     }
 
     /// Removes a worker; who held its slots, if it was known.
@@ -59,6 +64,7 @@ impl Slots {
     pub fn release(&mut self, id: WorkerId, holder: TrajectoryId) {
         self.change(id, |worker| {
             worker.holders.remove(&holder);
+            worker.excess = worker.excess.min(worker.used().saturating_sub(worker.slots));
         });
     }
 
@@ -95,6 +101,12 @@ impl Slots {
     /// Slots held, over all workers.
     pub fn held(&self) -> usize {
         self.workers.values().map(|worker| worker.holders.len()).sum()
+    }
+
+    /// A worker that was given more turns than it has slots; what a cut left over does not count.
+    pub fn overcommitted(&self) -> Option<WorkerId> {
+        let over = |worker: &Worker| worker.used() > worker.slots + worker.excess;
+        self.workers.iter().find(|(_, worker)| over(worker)).map(|(&id, _)| id)
     }
 
     /// Whether `open` lists exactly the workers with a free slot.

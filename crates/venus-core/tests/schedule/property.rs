@@ -76,7 +76,7 @@ fn config() -> impl Strategy<Value = SchedulerConfig> {
 }
 
 /// The scheduler and its auditor, fed the same events.
-struct Bench {
+struct Trial {
     scheduler: Scheduler,
     auditor: Auditor,
     group_size: u64,
@@ -84,17 +84,17 @@ struct Bench {
     now: u64,
 }
 
-impl Bench {
+impl Trial {
     fn new(config: &SchedulerConfig) -> Self {
-        let mut bench = Self {
-            scheduler: Scheduler::new(config.clone()).unwrap(),
+        let mut trial = Self {
+            scheduler: Scheduler::new(config.clone()).expect("the strategy makes valid settings"),
             auditor: Auditor::new(config.clone()),
             group_size: config.group_size as u64,
             offered: 0,
             now: 0,
         };
-        bench.tell(Event::WorkerJoined { worker: WorkerId(0), slots: 2 });
-        bench
+        trial.tell(Event::WorkerJoined { worker: WorkerId(0), slots: 2 });
+        trial
     }
 
     fn tell(&mut self, event: Event) -> Vec<Action> {
@@ -247,28 +247,28 @@ proptest! {
         config in config(),
         steps in prop::collection::vec(step(), 0..250),
     ) {
-        let mut bench = Bench::new(&config);
-        steps.iter().for_each(|step| bench.take(step));
-        bench.run_out();
+        let mut trial = Trial::new(&config);
+        steps.iter().for_each(|step| trial.take(step));
+        trial.run_out();
     }
 
     /// Nothing new starts once the run drains, and what was started still ends.
     #[test]
     fn a_draining_run_starts_no_group(config in config(), steps in prop::collection::vec(step(), 0..120), at in 0..60_usize) {
-        let mut bench = Bench::new(&config);
+        let mut trial = Trial::new(&config);
         for (index, step) in steps.iter().enumerate() {
             if index == at {
-                bench.take(&Step::Drain);
+                trial.take(&Step::Drain);
             }
-            bench.take(step);
+            trial.take(step);
         }
     }
 
     /// The same events give the same actions, in the same order.
     #[test]
     fn the_same_history_gives_the_same_decisions(config in config(), steps in prop::collection::vec(step(), 0..120)) {
-        let mut first = Bench::new(&config);
-        let mut second = Scheduler::new(config).unwrap();
+        let mut first = Trial::new(&config);
+        let mut second = Scheduler::new(config).expect("the strategy makes valid settings");
         second.on(Instant(1), Event::WorkerJoined { worker: WorkerId(0), slots: 2 }, &mut Vec::new());
         for step in &steps {
             let Some(event) = first.event(step) else { continue };
