@@ -1,0 +1,95 @@
+//! What a node leaves behind only if it and its launcher are both killed, and how the next node removes it.
+//!
+//! A node's launcher holds a lock on its instance directory's lock file for as long as it lives, so a directory whose lock is free
+//! belongs to nobody; unlike a pid this cannot be mistaken for a later process. Mounts need no sweep: they are private to the
+//! launcher's mount namespace and end with it.
+
+use crate::cgroup;
+use crate::sys;
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+const PREFIX: &str = "node-";
+const LOCK: &str = "lock";
+const CGROUPS: &str = "cgroups";
+/// In the environment of every process of a confined sandbox.
+pub(crate) const INSTANCE_VARIABLE: &str = "VENUS_NODE";
+
+/// A node's directory, its own while the lock is held.
+pub(crate) struct Instance {
+    pub name: String,
+    pub path: PathBuf,
+    _lock: File,
+}
+
+impl Instance {
+    pub(crate) fn claim(state_dir: &Path) -> io::Result<Self> {
+        fs::create_dir_all(state_dir).map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot make the state directory {}: {error}", state_dir.display()))
+        })?;
+        let name = format!("{PREFIX}{}-{}", sys::own_pid(), start_time());
+        let path = state_dir.join(&name);
+        fs::create_dir(&path)?;
+        let lock = File::create_new(path.join(LOCK))?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(Self { name, path, _lock: lock })
+    }
+
+    /// Notes for the sweep which cgroups are this node's.
+    pub(crate) fn note_cgroups(&self, directories: &[PathBuf]) -> io::Result<()> {
+        let lines: Vec<String> = directories.iter().map(|path| path.display().to_string()).collect();
+        fs::write(self.path.join(CGROUPS), lines.join("\n"))
+    }
+
+    pub(crate) fn remove(&self) {
+        remove(&self.path);
+    }
+}
+
+/// Removes what dead nodes left in the state directory and in cgroups, and kills what still runs of them.
+pub(crate) fn sweep(state_dir: &Path) {
+    for entry in fs::read_dir(state_dir).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(name) = name.to_str().filter(|name| name.starts_with(PREFIX)) else { continue };
+        let path = entry.path();
+        // A directory without a lock file is one being made, or one whose removal was cut short when it was nearly done.
+        let Ok(lock) = File::open(path.join(LOCK)) else {
+            let _ = fs::remove_dir(&path);
+            continue;
+        };
+        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            kill_marked(name);
+            remove(&path);
+        }
+    }
+}
+
+fn remove(path: &Path) {
+    let cgroups = fs::read_to_string(path.join(CGROUPS)).unwrap_or_default();
+    let left = cgroup::remove_directories(&cgroups.lines().map(PathBuf::from).collect::<Vec<_>>());
+    if left.is_empty() {
+        // Whatever resists stays listed there for the next sweep.
+        let _ = fs::remove_dir_all(path);
+    }
+}
+
+/// Kills processes of a dead node's confined sandboxes.
+fn kill_marked(instance: &str) {
+    let mark = format!("{INSTANCE_VARIABLE}={instance}");
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+        let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
+        if environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes()) {
+            let _ = sys::kill(pid, libc::SIGKILL);
+        }
+    }
+}
+
+/// Clock ticks after boot at which this process started; with the pid, its name among all of this boot.
+fn start_time() -> String {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let field = stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(19));
+    field.unwrap_or("0").to_owned()
+}
