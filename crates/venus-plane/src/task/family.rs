@@ -156,6 +156,13 @@ impl Family {
     }
 }
 
+/// The task at `index` of a set that takes `families` in turn. `families` must not be empty.
+#[must_use]
+pub fn mixed(families: &[Family], split: Split, seed: u64, index: u64) -> Task {
+    let n = families.len() as u64;
+    families[(index % n) as usize].task(split, seed, index / n)
+}
+
 /// A family's name, as written in configuration.
 impl std::str::FromStr for Family {
     type Err = UnknownFamily;

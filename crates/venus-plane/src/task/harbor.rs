@@ -156,32 +156,33 @@ fn tests(dir: &Path) -> Result<Vec<File>, LoadError> {
     Ok(files)
 }
 
-/// Every plain file under `root`, paths relative to it, sorted. Links are refused: they may lead out of the task.
+/// Every plain file under `root`, paths relative to it, sorted.
 fn files_under(root: &Path) -> Result<Vec<File>, LoadError> {
     let (mut files, mut stack) = (Vec::new(), vec![root.to_path_buf()]);
     while let Some(dir) = stack.pop() {
         for entry in fs::read_dir(&dir).map_err(|error| LoadError::io(&dir, &error))? {
             let path = entry.map_err(|error| LoadError::io(&dir, &error))?.path();
-            let kind = fs::symlink_metadata(&path).map_err(|error| LoadError::io(&path, &error))?;
-            if kind.is_dir() {
+            if path.is_dir() && !path.is_symlink() {
                 stack.push(path);
-            } else if kind.is_file() {
-                let relative = path.strip_prefix(root).unwrap_or(&path);
-                let Some(relative) = relative.to_str() else {
-                    return Err(LoadError::new(&path, "has a name that is not UTF-8: rename it"));
-                };
-                files.push(File {
-                    path: relative.into(),
-                    mode: kind.permissions().mode() & 0o777,
-                    content: Content::At(path.clone()),
-                });
             } else {
-                return Err(LoadError::new(&path, "is neither a file nor a directory: put the file itself there"));
+                files.push(plain_file(&path, path.strip_prefix(root).unwrap_or(&path))?);
             }
         }
     }
     files.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(files)
+}
+
+/// The file at `path`, to be placed at `target`. Links are refused: they may lead out of the task.
+fn plain_file(path: &Path, target: &Path) -> Result<File, LoadError> {
+    let kind = fs::symlink_metadata(path).map_err(|error| LoadError::io(path, &error))?;
+    if !kind.is_file() {
+        return Err(LoadError::new(path, "is neither a file nor a directory: put the file itself there"));
+    }
+    let Some(target) = target.to_str() else {
+        return Err(LoadError::new(path, "has a name that is not UTF-8: rename it"));
+    };
+    Ok(File { path: target.into(), mode: kind.permissions().mode() & 0o777, content: Content::At(path.into()) })
 }
 
 /// `org/name` and the like as one path-safe name.

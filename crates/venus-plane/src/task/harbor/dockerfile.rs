@@ -1,7 +1,7 @@
 //! The part of a Dockerfile that makes sense without building an image.
 
-use super::{LoadError, files_under};
-use crate::task::{Environment, File, Setup};
+use super::{files_under, plain_file};
+use crate::task::{Environment, Setup};
 use std::path::{Component, Path, PathBuf};
 
 /// What can't be honoured, and where.
@@ -141,15 +141,17 @@ impl Build<'_> {
         let found = self.matching(source)?;
         let into_dir = into_dir || found.len() > 1;
         for path in found {
-            let files = if path.is_dir() { files_under(&path) } else { single(&path) };
+            let name = Path::new(path.file_name().unwrap_or_default());
+            let files = if path.is_dir() { files_under(&path) } else { plain_file(&path, name).map(|file| vec![file]) };
             for mut file in files.map_err(|error| error.to_string())? {
-                if path.is_dir() && path == self.context && file.path == "Dockerfile" {
+                if path == self.context && file.path == "Dockerfile" {
                     continue;
                 }
-                file.path = match path.is_dir() || into_dir {
-                    true => format!("{}/{}", target.trim_end_matches('/'), file.path),
-                    false => target.to_owned(),
-                };
+                if path.is_dir() || into_dir {
+                    file.path = format!("{}/{}", target.trim_end_matches('/'), file.path);
+                } else {
+                    target.clone_into(&mut file.path);
+                }
                 file.mode = mode.unwrap_or(file.mode);
                 self.environment.files.retain(|other| other.path != file.path);
                 self.environment.files.push(file);
@@ -190,11 +192,6 @@ impl Build<'_> {
         let parts: Vec<&str> = whole.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
         Ok(format!("/{}", parts.join("/")))
     }
-}
-
-fn single(path: &Path) -> Result<Vec<File>, LoadError> {
-    let (dir, name) = (path.parent().unwrap_or(path), path.file_name().unwrap_or_default().to_string_lossy());
-    Ok(files_under(dir)?.into_iter().filter(|file| file.path == name).collect())
 }
 
 /// `*` matches any run of characters; nothing else is special.

@@ -49,7 +49,7 @@ impl Manifest {
             }
         }
         let name = root.section("task")?.map_or(Ok(None), |mut task| task.string("name"))?;
-        for unread in ["metadata", "artifacts", "source"] {
+        for unread in ["metadata", "artifacts", "source", "solution"] {
             root.take(unread);
         }
         let agent = root.section("agent")?.unwrap_or_default();
