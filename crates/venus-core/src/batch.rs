@@ -199,6 +199,12 @@ impl Batch {
         self.queue.is_empty() && self.attempts.is_empty()
     }
 
+    /// Whether something is queued that [`drain`](Self::drain) would apply.
+    #[must_use]
+    pub fn is_queued(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
     /// Turns that run.
     #[must_use]
     pub fn running(&self) -> usize {
