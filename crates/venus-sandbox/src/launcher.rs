@@ -10,6 +10,7 @@ mod sweep;
 
 pub(crate) use boxes::{CONFINED_ID, HOST_ID, NAMESPACES, confined_mark, confined_root};
 pub(crate) use stage::{enter_single_id_namespace, map_ids, userns_with_range};
+pub(crate) use sweep::clean_up_after;
 
 use crate::probe::Probe;
 use crate::protocol::{LauncherEvent, LauncherRequest, Start};

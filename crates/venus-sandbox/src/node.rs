@@ -213,9 +213,10 @@ impl EnvNode {
     /// Ends all sandboxes and waits until everything that was theirs is removed.
     pub async fn shutdown(mut self) {
         drop(self.core.link().take());
-        if let Some(mut child) = self.launcher.take() {
-            // The launcher ends by itself once its socket is closed.
-            let _ = tokio::task::spawn_blocking(move || child.wait()).await;
+        if let Some(child) = self.launcher.take() {
+            let instance = self.core.started.instance.clone();
+            // Whether all could be removed shows in the state directory; the next node tries again.
+            let _ = tokio::task::spawn_blocking(move || await_end(child, &instance)).await;
         }
     }
 
@@ -263,9 +264,10 @@ impl EnvNode {
 impl Drop for EnvNode {
     fn drop(&mut self) {
         drop(self.core.link().take());
-        if let Some(mut child) = self.launcher.take() {
-            // It ends by itself and cleans up whether we wait or not; somebody has to take its exit code.
-            std::thread::spawn(move || child.wait());
+        if let Some(child) = self.launcher.take() {
+            let instance = self.core.started.instance.clone();
+            // It cleans up whether we wait or not.
+            std::thread::spawn(move || await_end(child, &instance));
         }
     }
 }
@@ -306,6 +308,13 @@ impl Core {
                 }
             }
         }
+    }
+}
+
+/// Waits for a launcher, which ends by itself once its socket is closed, and cleans up in its place if it was killed.
+fn await_end(mut launcher: Child, instance: &Path) {
+    if launcher.wait().is_ok() {
+        launcher::clean_up_after(instance);
     }
 }
 

@@ -40,6 +40,8 @@ pub(crate) struct RootPlan {
     pub overlay: bool,
     /// Bytes the sandbox may write.
     pub disk: u64,
+    /// Whether the sandbox's root may be the host's, which the kernel lets change its settings without any capability.
+    pub seal_proc: bool,
 }
 
 /// A directory of the host, with what the template's layers put over it.
@@ -75,6 +77,14 @@ pub(crate) fn enter(plan: &RootPlan) -> io::Result<()> {
     }
     let quiet = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
     step("proc", sys::mount("proc", root.join("proc"), "proc", quiet, ""))?;
+    if plan.seal_proc {
+        for name in ["sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi"] {
+            let path = root.join("proc").join(name);
+            if path.exists() {
+                step(name, sys::attach(&path, &path, sys::MOUNT_ATTR_SEALED, None))?;
+            }
+        }
+    }
     step("dev", sys::bind("dev", root.join("dev"), true))?;
     // Without pseudo-terminals programs still run; `script` and `tmux` do not.
     let _ = sys::mount(

@@ -81,7 +81,7 @@ impl Stage {
                 lowers.push(PathBuf::from("host"));
             }
         }
-        Ok(RootPlan { lowers, trees, overlay: self.overlay, disk: self.disk })
+        Ok(RootPlan { lowers, trees, overlay: self.overlay, disk: self.disk, seal_proc: self.level == Level::UserNs })
     }
 
     fn host_trees(&mut self) -> io::Result<Vec<String>> {

@@ -66,6 +66,14 @@ pub(crate) fn sweep(state_dir: &Path) {
     }
 }
 
+/// Removes what a launcher that was killed left; nothing if it could clean up itself. It must have ended.
+pub(crate) fn clean_up_after(instance: &Path) {
+    if let Some(name) = instance.file_name().filter(|_| instance.exists()) {
+        kill_marked(&name.to_string_lossy());
+        remove(instance);
+    }
+}
+
 fn remove(path: &Path) {
     let cgroups = fs::read_to_string(path.join(CGROUPS)).unwrap_or_default();
     let left = cgroup::remove_directories(&cgroups.lines().map(PathBuf::from).collect::<Vec<_>>());
