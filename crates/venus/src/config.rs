@@ -10,13 +10,14 @@ mod section;
 mod suggest;
 
 pub use layer::{Entry, Origin};
-pub use section::{Config, Data, Engine, Rollout, Run, Sandbox, Trainer};
+pub use section::{Config, Data, Engine, Level, Rollout, Run, Sandbox};
 pub use suggest::closest;
 
 use crate::failure::Failure;
 use std::collections::BTreeMap;
 use std::path::Path;
 use toml::{Table, Value};
+use venus_trainer::TrainerError;
 
 /// A configuration and, for each key, the layer that set it.
 #[derive(Clone, Debug)]
@@ -47,20 +48,21 @@ impl Resolved {
     /// A file that cannot be read, a key that does not exist, a value of the wrong type or out of range. The message
     /// holds the key's full name, where it was set and what is allowed.
     pub fn load(sources: &Sources<'_>) -> Result<Self, Failure> {
-        let defaults = section::defaults();
+        let every = section::every_key();
+        let known = keys(&every);
         let mut entries = Vec::new();
         if let Some(path) = sources.resumed {
-            entries.extend(layer::from_file(path)?);
+            entries.extend(layer::from_file(path, &known)?);
         }
         if let Some(path) = sources.file {
-            entries.extend(layer::from_file(path)?);
+            entries.extend(layer::from_file(path, &known)?);
         }
-        entries.extend(layer::from_env(&sources.env, &defaults)?);
-        entries.extend(layer::from_flags(&sources.flags, &defaults)?);
-        let mut merged = defaults.clone();
+        entries.extend(layer::from_env(&sources.env, &every)?);
+        entries.extend(layer::from_flags(&sources.flags, &every)?);
+        let mut merged = section::defaults();
         let mut origins = BTreeMap::new();
         for entry in entries {
-            check(&entry, &defaults)?;
+            check(&entry, &every, &known)?;
             set(&mut merged, &entry.key, entry.value);
             origins.insert(entry.key, entry.origin);
         }
@@ -84,7 +86,16 @@ impl Resolved {
         self.origins.get(key).unwrap_or(&Origin::Default)
     }
 
+    fn trainer_refusal(&self, error: &TrainerError) -> Failure {
+        let TrainerError::Option { option, problem } = error else {
+            return Failure::usage(error, "`venus train --print-config` shows the values of [trainer]");
+        };
+        let key = format!("trainer.{option}");
+        Failure::usage(format!("{key} ({}): {problem}", self.origin(&key)), format!("set {key}, or what it depends on"))
+    }
+
     fn check_ranges(&self) -> Result<(), Failure> {
+        self.config.trainer_options().map_err(|error| self.trainer_refusal(&error))?;
         self.config.check().map_err(|bad| {
             let origin = self.origin(&bad.key);
             Failure::usage(
@@ -96,16 +107,15 @@ impl Resolved {
 }
 
 /// Tries one entry alone: does its key exist, does its value fit?
-fn check(entry: &Entry, defaults: &Table) -> Result<(), Failure> {
-    let known = keys(defaults);
+fn check(entry: &Entry, every: &Table, known: &[String]) -> Result<(), Failure> {
     if !known.contains(&entry.key) {
-        return Err(unknown(entry, &known));
+        return Err(unknown(entry, known));
     }
-    let mut alone = defaults.clone();
+    let mut alone = every.clone();
     set(&mut alone, &entry.key, entry.value.clone());
     let tried: Result<Config, toml::de::Error> = Value::Table(alone).try_into();
     tried.map(drop).map_err(|error| {
-        let example = get(defaults, &entry.key).map_or_else(String::new, |v| format!(", such as the default {v}"));
+        let example = get(every, &entry.key).map_or_else(String::new, |v| format!(", such as {}", print::inline(v)));
         let reason = error.message().lines().next().unwrap_or("it does not fit").to_owned();
         Failure::usage(
             format!("{} ({}): {reason}", entry.key, entry.origin),
@@ -129,7 +139,7 @@ fn unknown(entry: &Entry, known: &[String]) -> Failure {
 /// Full names of all values of a table, in order.
 fn keys(table: &Table) -> Vec<String> {
     let mut found = Vec::new();
-    layer::walk(table, &mut |key, _| found.push(key.to_owned()));
+    layer::walk(table, &[], &mut |key, _| found.push(key.to_owned()));
     found
 }
 

@@ -11,6 +11,7 @@ pub mod convert;
 pub mod doctor;
 pub mod export;
 pub mod failure;
+pub mod machine;
 pub mod progress;
 pub mod report;
 pub mod run;

@@ -7,12 +7,14 @@ mod table;
 
 pub use table::{header, row};
 
-use crate::report::markup::{Format, duration};
-use crate::run::{EvalLine, StepLine, Summary};
+use crate::report::markup::{Format, duration, standard_error};
+use crate::run::Summary;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::time::Duration;
+use venus_plane::report::{EvalReport, Phase, Progress, RunEvent, RunSummary, StepReport};
 
 /// The header is printed again after this many lines.
 const LINES_BETWEEN_HEADERS: usize = 20;
@@ -28,37 +30,21 @@ pub struct Banner {
     pub missing: Vec<String>,
 }
 
-/// What goes on between two steps.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Live {
-    /// Step being worked on, from 1.
-    pub step: u64,
-    /// Groups complete for it.
-    pub groups_complete: u64,
-    /// Groups it needs.
-    pub groups_needed: u64,
-    /// Turns being generated.
-    pub generating: u64,
-    /// Commands running.
-    pub in_tools: u64,
-    /// The trainer is at work.
-    pub training: bool,
-}
-
 /// Where a run's lines go.
 #[derive(Debug)]
-pub struct Progress {
+pub struct Console {
     live: Option<ProgressBar>,
     lines: usize,
+    heldout: Option<f64>,
     json: bool,
 }
 
-impl Progress {
+impl Console {
     /// Prints a table, with a live line if standard error is a terminal; or, with `json`, an object a line and nothing else.
     #[must_use]
     pub fn new(json: bool) -> Self {
         let live = (!json && std::io::stderr().is_terminal()).then(spinner);
-        Self { live, lines: 0, json }
+        Self { live, lines: 0, heldout: None, json }
     }
 
     /// Says what is about to happen.
@@ -68,39 +54,46 @@ impl Progress {
         }
     }
 
-    /// Shows what is going on; nothing where there is no terminal.
-    pub fn live(&self, live: &Live) {
-        if let Some(bar) = &self.live {
-            bar.set_message(live.text());
+    /// Shows what the coordinator says.
+    pub fn event(&mut self, event: &RunEvent) {
+        match event {
+            RunEvent::Started { version, resumed: true, .. } => {
+                self.note(&format!("going on after step {}", version.0));
+            }
+            RunEvent::Started { .. } => {}
+            RunEvent::Progress(progress) => {
+                if let Some(bar) = &self.live {
+                    bar.set_message(live(progress));
+                }
+            }
+            RunEvent::StepFinished(report) => self.step(report),
+            RunEvent::EvalFinished(report) => self.measured(report),
+            RunEvent::Notice(text) => self.note(text),
         }
     }
 
-    /// A finished step. `heldout`: the success measured with its weights, if it was.
-    pub fn step(&mut self, line: &StepLine, heldout: Option<f64>) {
+    fn step(&mut self, report: &StepReport) {
         if self.json {
-            return self.print(&(serde_json::to_string(line).unwrap_or_default() + "\n"));
+            return self.print_json(report);
         }
         if self.lines.is_multiple_of(LINES_BETWEEN_HEADERS) {
             self.print(&header());
         }
         self.lines += 1;
-        self.print(&row(line, heldout));
+        self.print(&row(report, self.heldout));
     }
 
-    /// A finished measurement on held-out tasks.
-    pub fn measured(&self, eval: &EvalLine) {
+    fn measured(&mut self, report: &EvalReport) {
+        self.heldout = Some(report.success);
         if self.json {
-            return self.print(&(serde_json::to_string(eval).unwrap_or_default() + "\n"));
+            return self.print_json(report);
         }
-        let (success, error) = (Format::Percent.show(eval.success()), Format::Percent.show(eval.standard_error()));
-        let took = duration(eval.took);
-        self.print(&format!(
-            "held-out success after {} steps: {success} ± {error} of {} tasks, measured in {took}\n",
-            eval.step, eval.tasks
-        ));
+        let (success, error) = (Format::Percent.show(report.success), Format::Percent.show(standard_error(report)));
+        let (version, tasks, took) = (report.version.0, report.tasks, duration(report.seconds));
+        self.note(&format!("  held-out success after step {version}: {success} ± {error} of {tasks} tasks, in {took}"));
     }
 
-    /// Anything else worth a line.
+    /// Anything else worth a line; not with `json`.
     pub fn note(&self, text: &str) {
         if !self.json {
             self.print(&format!("{text}\n"));
@@ -115,6 +108,10 @@ impl Progress {
         if !self.json {
             self.print(&ending(summary, report));
         }
+    }
+
+    fn print_json(&self, value: &impl Serialize) {
+        self.print(&(serde_json::to_string(value).unwrap_or_default() + "\n"));
     }
 
     /// A reader of standard output that has gone away is no reason to stop a run.
@@ -150,22 +147,27 @@ impl Banner {
     }
 }
 
-impl Live {
-    fn text(&self) -> String {
-        let Self { step, groups_complete, groups_needed, generating, in_tools, .. } = self;
-        let training = if self.training { ", training" } else { "" };
-        format!(
-            "step {step}: {groups_complete} of {groups_needed} groups, {generating} generating, {in_tools} in tools{training}"
-        )
-    }
+/// What goes on between two steps, in one line.
+fn live(p: &Progress) -> String {
+    let doing = match p.phase {
+        Phase::Rollout => format!("{} of {} groups", p.groups_complete, p.groups_wanted),
+        Phase::Training => "training".to_owned(),
+        Phase::Loading => "loading weights".to_owned(),
+        Phase::Evaluating => format!("measuring, {} of {} held-out tasks", p.evaluated, p.to_evaluate),
+    };
+    let (step, generating, queued) = (p.version.0 + 1, p.generating, p.queued);
+    format!(
+        "step {step}: {doing}; {generating} generating, {queued} queued, {} in tools, {} sandboxes",
+        p.acting, p.sandboxes
+    )
 }
 
 fn ending(summary: &Summary, report: &Path) -> String {
     let percent = |share: Option<f64>| share.map_or_else(|| "not measured".to_owned(), |s| Format::Percent.show(s));
-    let how = if summary.interrupted { "ended by Ctrl-C" } else { "done" };
-    let Summary { steps, groups_trained, groups_lost, groups_doubled, .. } = summary;
-    let time = duration(summary.rl_seconds);
-    let (first, last) = (percent(summary.heldout_success_first), percent(summary.heldout_success_last));
+    let how = if summary.interrupted() { "ended by Ctrl-C" } else { "done" };
+    let RunSummary { steps, groups_trained, groups_lost, groups_doubled, .. } = &summary.run;
+    let time = duration(summary.run.rl_seconds);
+    let (first, last) = (percent(summary.run.heldout_success_first), percent(summary.run.heldout_success_last));
     format!(
         "\n{how}: {steps} steps in {time} of reinforcement learning\n  held-out success  {first} -> {last}\n  groups            {groups_trained} trained, {groups_lost} lost, {groups_doubled} doubled\n  report            {}\n",
         report.display()
@@ -175,6 +177,8 @@ fn ending(summary: &Summary, report: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::Conditions;
+    use venus_plane::report::Ending;
 
     #[test]
     fn a_banner_names_the_parts_and_what_is_missing() {
@@ -193,14 +197,21 @@ mod tests {
 
     #[test]
     fn an_ending_says_what_came_of_it_and_where_to_look() {
-        let summary = Summary {
+        let run = RunSummary {
+            ending: Ending::Finished,
             steps: 100,
+            dir: None,
             rl_seconds: 312.0,
             heldout_success_first: Some(0.34),
             heldout_success_last: Some(0.865),
             groups_trained: 800,
-            ..Summary::default()
+            groups_lost: 0,
+            groups_doubled: 0,
+            groups_dropped: 0,
+            logprob_gap_max: 0.0,
+            tokens_generated: 0,
         };
+        let summary = Summary::new(run, &[], Conditions::default());
         insta::assert_snapshot!(ending(&summary, Path::new("runs/0001/report.html")), @r"
 
         done: 100 steps in 5 min 12 s of reinforcement learning

@@ -11,7 +11,7 @@ mod trajectories;
 
 use crate::cli::say;
 use crate::failure::Failure;
-use crate::run::RunDir;
+use crate::run::{Records, RunDir};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -35,12 +35,14 @@ pub fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes `report.html` into the run's directory, from what the run has recorded so far, and says where it is.
+/// Writes the record as JSON lines and `report.html` into the run's directory, from what the run has recorded so far, and
+/// says where the report is.
 ///
 /// # Errors
 /// The run's files cannot be read, or the report cannot be written.
 pub fn write(dir: &RunDir) -> Result<PathBuf, Failure> {
-    let records = dir.read()?;
+    let records = Records::read(dir)?;
+    records.write_lines(dir)?;
     let path = dir.report_file();
     dir.write_whole(&path, page(&records).as_bytes())?;
     Ok(path)

@@ -1,23 +1,33 @@
-//! The files of a run: what is written while it goes, and read back for the report.
+//! The files of a run.
 //!
 //! | file | what |
 //! |---|---|
 //! | `config.toml` | the resolved configuration; `--resume` starts from it |
-//! | `steps.jsonl` | one [`StepLine`] a trainer step |
-//! | `evals.jsonl` | one [`EvalLine`] a measurement on held-out tasks |
-//! | `trajectories.jsonl` | one line a trajectory, token by token (written by the plane), read here as [`Transcript`] |
+//! | `log.venus` | the record: everything that happened, safe against a kill at any point (written by the plane) |
 //! | `summary.json` | a [`Summary`], written at the end |
+//! | `steps.jsonl`, `evals.jsonl`, `trajectories.jsonl` | the record as JSON lines, for other programs |
 //! | `report.html` | the [`crate::report`] |
 //!
-//! Readers skip unknown fields and a torn last line, and keep the later of two lines of one step, so that the files
-//! of a run that was killed and resumed need no repair.
+//! All but the first two are made from the record, at the end of a run or by `venus report`, so that the files of a run
+//! that was killed need no repair.
 
 mod directory;
-mod line;
+mod records;
 mod summary;
-mod transcript;
 
-pub use directory::{Appender, Records, RunDir};
-pub use line::{ClassCounts, EvalLine, FamilyScore, Percentiles, StepLine, TimeSplit};
-pub use summary::{Summary, Versions};
-pub use transcript::{Transcript, TranscriptTurn};
+pub use directory::RunDir;
+pub use records::{Records, Told};
+pub use summary::{Conditions, Summary};
+
+use crate::failure::Failure;
+use crate::report;
+use std::path::PathBuf;
+
+/// Ends a run: writes its summary, its record as JSON lines and its report, and says where the report is.
+///
+/// # Errors
+/// The record cannot be read, or a file cannot be written.
+pub fn finish(dir: &RunDir, summary: &Summary) -> Result<PathBuf, Failure> {
+    dir.write_summary(summary)?;
+    report::write(dir)
+}

@@ -60,12 +60,12 @@ fn wrong_input_is_refused_with_what_to_do_next() {
     ");
     insta::assert_snapshot!(refusal(&["train", "--steps", "few"]), @r#"
     error: run.steps (flag --steps): invalid type: string "few", expected u64
-     next: give run.steps a value of the right kind, such as the default 100
+     next: give run.steps a value of the right kind, such as 100
     exit 2
     "#);
-    insta::assert_snapshot!(refusal(&["train", "--set", "trainer.lr"]), @r"
-    error: --set trainer.lr has no value
-     next: write --set trainer.lr=VALUE
+    insta::assert_snapshot!(refusal(&["train", "--set", "trainer.epochs"]), @r"
+    error: --set trainer.epochs has no value
+     next: write --set trainer.epochs=VALUE
     exit 2
     ");
     insta::assert_snapshot!(refusal(&["train", "--resume", "absent"]), @r"
@@ -74,7 +74,7 @@ fn wrong_input_is_refused_with_what_to_do_next() {
     exit 2
     ");
     insta::assert_snapshot!(refusal(&["report", "."]), @r"
-    error: . holds no run (no config.toml, no steps.jsonl)
+    error: . holds no run (no config.toml, no log.venus)
      next: name the directory given to `venus train --out`, or the one it printed
     exit 2
     ");
@@ -86,6 +86,30 @@ fn wrong_input_is_refused_with_what_to_do_next() {
     Usage: venus [OPTIONS] <COMMAND>
 
     For more information, try '--help'.
+    exit 2
+    ");
+}
+
+#[test]
+fn tasks_are_listed_and_shown_in_full() {
+    let dir = tempfile::tempdir().unwrap();
+    let list = venus(dir.path(), &["tasks", "list"]);
+    assert_eq!(list.code, Some(0));
+    for name in ["lookup", "repair", "restore", "turns"] {
+        assert!(list.stdout.contains(name), "no {name} in {}", list.stdout);
+    }
+    let show = venus(dir.path(), &["tasks", "show", "lookup-heldout-3-7"]);
+    for part in ["heldout", "Instruction", "/work/", "/tests/test.sh", "limits"] {
+        assert!(show.stdout.contains(part), "no {part} in {}", show.stdout);
+    }
+    insta::assert_snapshot!(venus(dir.path(), &["tasks", "show", "lokup"]).refusal(), @r"
+    error: there is no task lokup
+     next: did you mean lookup?
+    exit 2
+    ");
+    insta::assert_snapshot!(venus(dir.path(), &["tasks", "list", "--tasks", "absent"]).refusal(), @r"
+    error: absent: can't be read (No such file or directory (os error 2))
+     next: correct the task; tasks/README.md says what one needs
     exit 2
     ");
 }

@@ -2,59 +2,23 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
-use std::collections::BTreeMap;
-use std::path::Path;
+mod made_up;
+
+use std::fs;
+use std::io::Write;
 use venus::report;
-use venus::run::{Appender, EvalLine, FamilyScore, Percentiles, RunDir, StepLine, Summary, Transcript, TranscriptTurn};
-use venus_core::message::trainer::StepMetrics;
-
-const EVIL: &str = "</pre><script>alert(1)</script><img src=\"http://example.com/x.png\">";
-
-fn made_up_run(parent: &Path) -> RunDir {
-    let dir = RunDir::create(&parent.join("run").display().to_string(), parent).unwrap();
-    std::fs::write(dir.config(), "[run]\nsteps = 30  # default\n").unwrap();
-    let mut steps = Appender::open(&dir.steps_file()).unwrap();
-    (1..=30).for_each(|step| steps.push(&step_line(step)).unwrap());
-    let mut evals = Appender::open(&dir.evals_file()).unwrap();
-    for (step, solved) in [(0, 60), (15, 110), (30, 170)] {
-        let families = BTreeMap::from([(EVIL.to_owned(), FamilyScore { tasks: 200, solved })]);
-        evals.push(&EvalLine { step, tasks: 200, solved, families, ..EvalLine::default() }).unwrap();
-    }
-    let mut trajectories = Appender::open(&dir.trajectories_file()).unwrap();
-    for (id, reward) in [(1, 1.0), (2, 0.0)] {
-        let turn = TranscriptTurn { command: EVIL.to_owned(), output: Some(EVIL.to_owned()), ..Default::default() };
-        let transcript = Transcript {
-            trajectory: id,
-            task: EVIL.to_owned(),
-            family: format!("f{id}"),
-            reward,
-            ..Default::default()
-        };
-        let instruction = format!("instruction {id} {EVIL}");
-        trajectories
-            .push(&Transcript { instruction, turns: vec![turn], end: "done".to_owned(), ..transcript })
-            .unwrap();
-    }
-    dir
-}
-
-fn step_line(step: u64) -> StepLine {
-    let reward_mean = step as f64 / 40.0;
-    let turns = Percentiles { p50: 3.0, p90: 5.0, p99: 6.0 };
-    StepLine { step, turns, trainer: StepMetrics { reward_mean, ..Default::default() }, ..Default::default() }
-}
+use venus::run::{Records, RunDir, finish};
+use venus_core::ids::{BatchId, GroupId, Version};
+use venus_plane::record::{Checkpoint, Identity, Record};
 
 #[test]
 fn the_report_has_every_part() {
     let temp = tempfile::tempdir().unwrap();
-    let dir = made_up_run(temp.path());
-    let summary =
-        Summary { steps: 30, seed: 7, level: "user namespaces".to_owned(), groups_trained: 240, ..Default::default() };
-    dir.write_summary(&summary).unwrap();
-    let html = std::fs::read_to_string(report::write(&dir).unwrap()).unwrap();
+    let dir = made_up::run(temp.path(), 30);
+    let html = fs::read_to_string(finish(&dir, &made_up::summary(30)).unwrap()).unwrap();
     for part in [
-        ">30%</span>",
-        ">85%</span>",
+        "class=\"from\">26%",
+        "class=\"to\">85%",
         "Held-out success",
         "Training reward",
         "Where the time goes",
@@ -66,25 +30,28 @@ fn the_report_has_every_part() {
         "Entropy",
         "Gradient norm",
         "By family",
-        "instruction 1",
-        "instruction 2",
         "Best",
         "Worst",
         "Every step",
         "steps = 30",
         "user namespaces",
+        "the kernel has none",
         "seed 7",
-        "240 groups",
+        "60 groups",
         "± ",
+        "grep -c amber a.txt &gt; answer",
+        "turn_limit",
+        "class=\"instruction\">",
     ] {
         assert!(html.contains(part), "no {part:?}");
     }
+    assert!(!html.contains("class=\"instruction\"></p>"), "the instruction is found again from the task's name");
 }
 
 #[test]
 fn what_a_trajectory_printed_stays_text_and_nothing_comes_from_outside() {
     let temp = tempfile::tempdir().unwrap();
-    let html = std::fs::read_to_string(report::write(&made_up_run(temp.path())).unwrap()).unwrap();
+    let html = fs::read_to_string(report::write(&made_up::run(temp.path(), 12)).unwrap()).unwrap();
     assert!(html.contains("&lt;/pre&gt;&lt;script&gt;alert(1)"));
     for forbidden in ["<script", "<img", "<link", "@import", "url(http", "<iframe", " href="] {
         assert!(!html.contains(forbidden), "{forbidden:?}");
@@ -97,15 +64,58 @@ fn what_a_trajectory_printed_stays_text_and_nothing_comes_from_outside() {
 fn a_run_killed_before_its_first_step_has_a_report_too() {
     let temp = tempfile::tempdir().unwrap();
     let dir = RunDir::create(&temp.path().join("run").display().to_string(), temp.path()).unwrap();
-    std::fs::write(dir.config(), "").unwrap();
-    let html = std::fs::read_to_string(report::write(&dir).unwrap()).unwrap();
+    fs::write(dir.config(), "").unwrap();
+    let html = fs::read_to_string(report::write(&dir).unwrap()).unwrap();
     assert!(html.contains("was not measured") && html.contains("nothing was recorded"));
 }
 
 #[test]
+fn a_record_torn_by_a_kill_is_reported_up_to_the_tear() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = made_up::run(temp.path(), 5);
+    let mut log = fs::OpenOptions::new().append(true).open(dir.log()).unwrap();
+    log.write_all(&[7; 11]).unwrap();
+    assert_eq!(Records::read(&dir).unwrap().steps.len(), 5);
+}
+
+#[test]
+fn steps_after_the_checkpoint_of_a_resumed_run_count_no_more() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = made_up::run(temp.path(), 5);
+    let all = Records::read(&dir).unwrap();
+    assert_eq!((all.steps.len(), all.evals.len(), all.trajectories.len()), (5, 6, 40));
+    let identity = Identity { config: "made up".to_owned(), seed: 7 };
+    let groups = (0..6).map(GroupId).collect();
+    let checkpoint = Checkpoint { version: Version(3), batch: BatchId(3), dir: "checkpoint".into(), groups };
+    drop(Record::open(dir.path(), &identity, &[checkpoint]).unwrap());
+    let resumed = Records::read(&dir).unwrap();
+    assert_eq!((resumed.steps.len(), resumed.evals.len()), (3, 4));
+    assert_eq!(resumed.turns().len(), 3, "trajectories of later steps are not trained any more");
+}
+
+#[test]
+fn the_record_is_also_there_as_json_lines() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = made_up::run(temp.path(), 5);
+    report::write(&dir).unwrap();
+    let lines = |name: &str| -> Vec<serde_json::Value> {
+        let text = fs::read_to_string(dir.path().join(name)).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    assert_eq!([lines("steps.jsonl").len(), lines("evals.jsonl").len()], [5, 6]);
+    let trajectories = lines("trajectories.jsonl");
+    assert_eq!(trajectories.len(), 40);
+    let (tokens, mask) = (&trajectories[0]["train"]["tokens"], &trajectories[0]["train"]["mask"]);
+    assert_eq!((tokens.as_array().unwrap().len(), mask.as_array().unwrap().len()), (8, 8));
+}
+
+#[test]
 fn the_summary_keeps_the_fields_that_scripts_read() {
-    let value = serde_json::to_value(Summary::default()).unwrap();
-    let promised = [
+    let temp = tempfile::tempdir().unwrap();
+    let dir = made_up::run(temp.path(), 5);
+    dir.write_summary(&made_up::summary(5)).unwrap();
+    let value: serde_json::Value = serde_json::from_slice(&fs::read(dir.summary_file()).unwrap()).unwrap();
+    for field in [
         "steps",
         "rl_seconds",
         "heldout_success_first",
@@ -122,10 +132,12 @@ fn the_summary_keeps_the_fields_that_scripts_read() {
         "wall_seconds",
         "seed",
         "level",
+        "missing",
         "command",
-        "versions",
-    ];
-    for field in promised {
+        "machine",
+        "version",
+    ] {
         assert!(value.get(field).is_some(), "no {field}");
     }
+    assert_eq!(Records::read(&dir).unwrap().summary, Some(made_up::summary(5)));
 }

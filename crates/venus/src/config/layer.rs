@@ -50,22 +50,22 @@ pub struct Entry {
     pub origin: Origin,
 }
 
-/// Calls `visit` with the full key of every value that is not itself a table.
-pub(super) fn walk(table: &Table, visit: &mut impl FnMut(&str, &Value)) {
-    fn inner(prefix: &str, table: &Table, visit: &mut impl FnMut(&str, &Value)) {
+/// Calls `visit` with every value that is not a table of further keys: one whose key is in `known`, or a plain value.
+pub(super) fn walk(table: &Table, known: &[String], visit: &mut impl FnMut(&str, &Value)) {
+    fn inner(prefix: &str, table: &Table, known: &[String], visit: &mut impl FnMut(&str, &Value)) {
         for (name, value) in table {
             let key = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
             match value {
-                Value::Table(nested) => inner(&key, nested, visit),
+                Value::Table(nested) if !known.contains(&key) => inner(&key, nested, known, visit),
                 value => visit(&key, value),
             }
         }
     }
-    inner("", table, visit);
+    inner("", table, known, visit);
 }
 
 /// The entries of a TOML file, each with the line of its key.
-pub(super) fn from_file(path: &Path) -> Result<Vec<Entry>, Failure> {
+pub(super) fn from_file(path: &Path, known: &[String]) -> Result<Vec<Entry>, Failure> {
     let text = std::fs::read_to_string(path).map_err(|error| {
         Failure::usage(
             format!("cannot read the configuration file {}: {error}", path.display()),
@@ -82,7 +82,7 @@ pub(super) fn from_file(path: &Path) -> Result<Vec<Entry>, Failure> {
     let table: Table = text.parse().map_err(broken)?;
     let spanned = DeTable::parse(&text).map_err(broken)?;
     let mut entries = Vec::new();
-    walk(&table, &mut |key, value| {
+    walk(&table, known, &mut |key, value| {
         let line = offset_of(spanned.get_ref(), key).map_or(1, |offset| line_of(&text, offset));
         let origin = Origin::File { path: path.to_owned(), line };
         entries.push(Entry { key: key.to_owned(), value: value.clone(), origin });
@@ -104,27 +104,27 @@ fn line_of(text: &str, offset: usize) -> usize {
     text.bytes().take(offset).filter(|&byte| byte == b'\n').count() + 1
 }
 
-/// The entries of the environment: `VENUS_TRAINER__LR=1e-4` sets `trainer.lr`. A variable without `__` is somebody
+/// The entries of the environment: `VENUS_RUN__STEPS=50` sets `run.steps`. A variable without `__` is somebody
 /// else's (Kubernetes sets `VENUS_PORT` for a service named venus) unless it is a known key with one underscore missing.
-pub(super) fn from_env(env: &[(String, String)], defaults: &Table) -> Result<Vec<Entry>, Failure> {
+pub(super) fn from_env(env: &[(String, String)], every: &Table) -> Result<Vec<Entry>, Failure> {
     let mut entries = Vec::new();
     for (name, text) in env {
         let Some(rest) = name.strip_prefix(PREFIX) else { continue };
         if !rest.contains("__") {
-            refuse_single_underscore(name, rest, defaults)?;
+            refuse_single_underscore(name, rest, every)?;
             continue;
         }
         let key = rest.to_lowercase().replace("__", ".");
-        let value = parse(text, get(defaults, &key));
+        let value = parse(text, get(every, &key));
         entries.push(Entry { key, value, origin: Origin::Env(name.clone()) });
     }
     entries.sort_by(|a, b| a.key.cmp(&b.key));
     Ok(entries)
 }
 
-fn refuse_single_underscore(name: &str, rest: &str, defaults: &Table) -> Result<(), Failure> {
+fn refuse_single_underscore(name: &str, rest: &str, every: &Table) -> Result<(), Failure> {
     let flat = rest.to_lowercase();
-    match keys(defaults).into_iter().find(|key| key.replace('.', "_") == flat) {
+    match keys(every).into_iter().find(|key| key.replace('.', "_") == flat) {
         Some(key) => {
             let right = format!("{PREFIX}{}", key.to_uppercase().replace('.', "__"));
             Err(Failure::usage(
@@ -137,14 +137,14 @@ fn refuse_single_underscore(name: &str, rest: &str, defaults: &Table) -> Result<
 }
 
 /// The entries of the flags.
-pub(super) fn from_flags(flags: &[(String, String, String)], defaults: &Table) -> Result<Vec<Entry>, Failure> {
-    let known = keys(defaults);
+pub(super) fn from_flags(flags: &[(String, String, String)], every: &Table) -> Result<Vec<Entry>, Failure> {
+    let known = keys(every);
     let entry = |(flag, key, text): &(String, String, String)| {
         if key.is_empty() {
-            let near = suggest::closest(text, known.iter().map(String::as_str)).unwrap_or("trainer.lr");
+            let near = suggest::closest(text, known.iter().map(String::as_str)).unwrap_or("run.steps");
             return Err(Failure::usage(format!("{flag} {text} has no value"), format!("write {flag} {near}=VALUE")));
         }
-        let value = parse(text, get(defaults, key));
+        let value = parse(text, get(every, key));
         Ok(Entry { key: key.clone(), value, origin: Origin::Flag(flag.clone()) })
     };
     flags.iter().map(entry).collect()
@@ -155,7 +155,8 @@ pub(super) fn from_flags(flags: &[(String, String, String)], defaults: &Table) -
 fn parse(text: &str, default: Option<&Value>) -> Value {
     let as_text = || Value::String(text.to_owned());
     match default {
-        Some(Value::String(_)) => as_text(),
+        // `{ linear = { .. } }` where a word is usual: a choice that has settings of its own.
+        Some(Value::String(_)) if !text.trim_start().starts_with('{') => as_text(),
         Some(Value::Array(_)) if !text.trim_start().starts_with('[') => {
             let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
             Value::Array(parts.map(|part| Value::String(part.to_owned())).collect())

@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use toml::{Table, Value};
 use venus_core::schedule::Policy;
+use venus_trainer::{Aggregation, Clip, TrainerError, TrainerOptions};
 
 /// Everything a run can be told.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -18,8 +19,8 @@ pub struct Config {
     pub rollout: Rollout,
     /// The embedded inference engine.
     pub engine: Engine,
-    /// The embedded trainer.
-    pub trainer: Trainer,
+    /// The embedded trainer, as it defines its options.
+    pub trainer: TrainerOptions,
     /// What each trajectory's sandbox may use.
     pub sandbox: Sandbox,
 }
@@ -104,35 +105,6 @@ pub struct Engine {
     pub threads: u32,
 }
 
-/// How a group's rewards become a gradient.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Algorithm {
-    /// Group-relative advantages over their deviation, clipped token ratios.
-    #[default]
-    Grpo,
-    /// GRPO without the division by deviation and length.
-    DrGrpo,
-    /// Ratios of whole sequences.
-    Gspo,
-    /// Leave-one-out baseline.
-    Rloo,
-    /// REINFORCE with batch-normalised advantages.
-    ReinforcePlusPlus,
-}
-
-/// `[trainer]`
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Trainer {
-    /// How rewards become a gradient.
-    pub algorithm: Algorithm,
-    /// Learning rate.
-    pub lr: f64,
-    /// Threads; 0 takes all cores.
-    pub threads: u32,
-}
-
 /// Which isolation to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -143,9 +115,9 @@ pub enum Level {
     /// Namespaces and cgroups, made by root.
     Root,
     /// Namespaces of an unprivileged user.
-    User,
+    Userns,
     /// Landlock, seccomp and resource limits alone.
-    Landlock,
+    Confined,
 }
 
 /// `[sandbox]`
@@ -214,12 +186,6 @@ impl Default for Engine {
     }
 }
 
-impl Default for Trainer {
-    fn default() -> Self {
-        Self { algorithm: Algorithm::default(), lr: 3e-4, threads: 0 }
-    }
-}
-
 impl Default for Sandbox {
     fn default() -> Self {
         Self {
@@ -269,12 +235,21 @@ impl Config {
         within("engine.max_running", engine.max_running, 1..=65_536)?;
         within("engine.prefill_budget", engine.prefill_budget, 1..=1_048_576)?;
         within("engine.threads", engine.threads, 0..=1024)?;
-        within("trainer.lr", self.trainer.lr, 0.0..=1.0)?;
-        within("trainer.threads", self.trainer.threads, 0..=1024)?;
         within("sandbox.memory_mib", sandbox.memory_mib, 1..=16_777_216)?;
         within("sandbox.pids", sandbox.pids, 2..=4_194_304)?;
         within("sandbox.file_mib", sandbox.file_mib, 1..=16_777_216)?;
         within("sandbox.deadline", sandbox.deadline, 1.0..=864_000.0)
+    }
+
+    /// The trainer's options, complete: what the other sections say goes in.
+    ///
+    /// # Errors
+    /// Options that cannot work, by the trainer's own check.
+    pub fn trainer_options(&self) -> Result<TrainerOptions, TrainerError> {
+        let mut options = self.trainer.clone();
+        options.seed = options.seed.wrapping_add(self.run.seed);
+        options.loss.filtered_sampling |= self.rollout.top_p < 1.0 || self.rollout.top_k > 0;
+        options.validate().map(|()| options)
     }
 }
 
@@ -294,7 +269,17 @@ pub(super) fn table(config: &Config) -> Table {
     }
 }
 
-/// The defaults as a TOML table.
+/// The defaults as a TOML table; keys that are not set by default are absent.
 pub(super) fn defaults() -> Table {
     table(&Config::default())
+}
+
+/// A table that has every key there is, those not set by default included.
+pub(super) fn every_key() -> Table {
+    let mut config = Config::default();
+    let loss = &mut config.trainer.loss;
+    loss.clip = Some(Clip { low: 0.2, high: 0.28 });
+    loss.reference = Some("DIR".into());
+    loss.aggregation = Some(Aggregation::TokenMean);
+    table(&config)
 }

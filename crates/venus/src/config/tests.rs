@@ -36,7 +36,12 @@ fn a_flag_beats_the_environment_beats_the_file_beats_the_default() {
 
 #[test]
 fn what_is_printed_reads_back_as_itself() {
-    let env = [("VENUS_DATA__FAMILIES", "count, edit"), ("VENUS_TRAINER__LR", "3e-5")];
+    let env = [
+        ("VENUS_DATA__FAMILIES", "count, edit"),
+        ("VENUS_TRAINER__OPTIMIZER__LEARNING_RATE", "3e-5"),
+        ("VENUS_TRAINER__LOSS__CLIP__LOW", "0.1"),
+        ("VENUS_TRAINER__LOSS__CLIP__HIGH", "0.3"),
+    ];
     let first = load(None, &env, &[("--out", "run.out", "a \"b\" # c")]).unwrap();
     assert_eq!(first.config.data.families, ["count", "edit"]);
     let again = load(Some(&first.print()), &[], &[]).unwrap();
@@ -63,15 +68,15 @@ fn an_unknown_key_is_named_with_its_line_and_its_nearest_neighbour() {
 fn a_value_of_the_wrong_type_is_named_with_what_is_allowed() {
     insta::assert_snapshot!(refusal(Some("[run]\nsteps = \"many\"\n"), &[], &[]), @r#"
     run.steps (file venus.toml:2): invalid type: string "many", expected u64
-    give run.steps a value of the right kind, such as the default 100
+    give run.steps a value of the right kind, such as 100
     "#);
     insta::assert_snapshot!(refusal(None, &[], &[("--policy", "rollout.policy", "fifo")]), @r#"
     rollout.policy (flag --policy): unknown variant `fifo`, expected `trajectory-level` or `action-level`
-    give rollout.policy a value of the right kind, such as the default "action-level"
+    give rollout.policy a value of the right kind, such as "action-level"
     "#);
     insta::assert_snapshot!(refusal(None, &[("VENUS_RUN__STEPS", "-1")], &[]), @r"
     run.steps (env VENUS_RUN__STEPS): invalid value: integer `-1`, expected u64
-    give run.steps a value of the right kind, such as the default 100
+    give run.steps a value of the right kind, such as 100
     ");
 }
 
@@ -94,13 +99,35 @@ fn a_broken_file_is_named_with_its_line() {
 #[test]
 fn an_environment_variable_of_somebody_else_is_left_alone_and_a_near_miss_is_refused() {
     load(None, &[("VENUS_PORT", "tcp://10.0.0.1:80"), ("VENUS_SERVICE_HOST", "10.0.0.1")], &[]).unwrap();
-    insta::assert_snapshot!(refusal(None, &[("VENUS_TRAINER_LR", "1")], &[]), @r"
-    the environment variable VENUS_TRAINER_LR sets nothing
-    for trainer.lr, write VENUS_TRAINER__LR (two underscores for the dot)
+    insta::assert_snapshot!(refusal(None, &[("VENUS_TRAINER_EPOCHS", "2")], &[]), @r"
+    the environment variable VENUS_TRAINER_EPOCHS sets nothing
+    for trainer.epochs, write VENUS_TRAINER__EPOCHS (two underscores for the dot)
     ");
 }
 
 #[test]
 fn every_default_is_within_its_range() {
     load(None, &[], &[]).unwrap();
+}
+
+#[test]
+fn a_choice_with_settings_of_its_own_is_one_value() {
+    let file = "[trainer.optimizer]\ndecay = { linear = { updates = 50, end = 0.1 } }\n";
+    let from_file = load(Some(file), &[], &[]).unwrap();
+    let text = "{ linear = { updates = 50, end = 0.1 } }";
+    let from_env = load(None, &[("VENUS_TRAINER__OPTIMIZER__DECAY", text)], &[]).unwrap();
+    assert_eq!(from_file.config, from_env.config);
+    assert_eq!(load(Some(&from_file.print()), &[], &[]).unwrap().config, from_file.config);
+    insta::assert_snapshot!(refusal(Some("[trainer.optimizer.decay.linear]\nupdates = 50\n"), &[], &[]), @r#"
+    trainer.optimizer.decay (file venus.toml:1): missing field `end`
+    give trainer.optimizer.decay a value of the right kind, such as "constant"
+    "#);
+}
+
+#[test]
+fn options_that_cannot_work_together_are_refused_by_their_owner() {
+    insta::assert_snapshot!(refusal(None, &[("VENUS_TRAINER__LOSS__KL_COEFFICIENT", "0.1")], &[]), @r"
+    trainer.loss.reference (default): a KL needs a reference model: give its directory, or set loss.kl_coefficient to 0
+    set trainer.loss.reference, or what it depends on
+    ");
 }

@@ -1,20 +1,20 @@
 //! The table of steps: columns of fixed width, one line a step.
 
-use crate::run::StepLine;
+use venus_plane::report::StepReport;
 
 /// Title and width of each column; all are aligned to the right.
 const COLUMNS: [(&str, usize); 11] = [
     ("step", 5),
-    ("reward", 7),
-    ("solved", 7),
-    ("held-out", 9),
-    ("turns", 6),
+    ("reward", 8),
+    ("solved", 8),
+    ("held-out", 10),
+    ("turns", 7),
     ("tok/s", 7),
-    ("KV hit", 7),
-    ("sandboxes", 10),
-    ("stale", 6),
-    ("bound/high/low", 15),
-    ("seconds", 8),
+    ("KV hit", 8),
+    ("sandboxes", 11),
+    ("stale", 7),
+    ("discarded", 11),
+    ("seconds", 9),
 ];
 
 /// The titles, as a line.
@@ -23,22 +23,21 @@ pub fn header() -> String {
     line(COLUMNS.map(|(title, _)| title.to_owned()))
 }
 
-/// One step as a line. `heldout`: the success measured with its weights, if it was.
+/// One step as a line. `heldout`: the success measured last.
 #[must_use]
-pub fn row(step: &StepLine, heldout: Option<f64>) -> String {
-    let classes = step.classes;
+pub fn row(step: &StepReport, heldout: Option<f64>) -> String {
     line([
         step.step.to_string(),
-        format!("{:.3}", step.trainer.reward_mean),
+        format!("{:.3}", step.reward_mean),
         format!("{:.0}%", step.success * 100.0),
         heldout.map_or_else(|| "-".to_owned(), |success| format!("{:.1}%", success * 100.0)),
-        format!("{:.0}", step.turns.p50),
+        format!("{:.1}", step.turns_mean),
         format!("{:.0}", step.tokens_per_second),
-        format!("{:.0}%", step.hit_rate * 100.0),
-        step.sandboxes_live.to_string(),
+        format!("{:.0}%", step.kv_hit_rate * 100.0),
+        step.sandboxes_peak.to_string(),
         format!("{:.2}", step.staleness_mean),
-        format!("{}/{}/{}", classes.boundary, classes.high, classes.low),
-        format!("{:.1}", step.seconds),
+        step.discards.values().sum::<u64>().to_string(),
+        format!("{:.1}", step.elapsed),
     ])
 }
 
@@ -54,28 +53,28 @@ fn line(cells: [String; COLUMNS.len()]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::{ClassCounts, Percentiles};
-    use venus_core::message::trainer::StepMetrics;
 
     #[test]
     fn columns_stay_under_their_titles() {
-        let step = StepLine {
+        let step = StepReport {
             step: 20,
-            seconds: 61.24,
+            elapsed: 61.24,
             success: 0.41,
-            turns: Percentiles { p50: 3.0, ..Default::default() },
+            reward_mean: 0.4123,
+            turns_mean: 3.25,
             tokens_per_second: 5321.0,
-            hit_rate: 0.84,
+            kv_hit_rate: 0.84,
             staleness_mean: 0.5,
-            sandboxes_live: 61,
-            classes: ClassCounts { boundary: 4, high: 20, low: 37 },
-            trainer: StepMetrics { reward_mean: 0.4123, ..Default::default() },
-            ..StepLine::default()
+            sandboxes_peak: 61,
+            discards: [("stale_span".to_owned(), 2)].into(),
+            ..StepReport::default()
         };
-        insta::assert_snapshot!(format!("{}{}{}", header(), row(&step, None), row(&step, Some(0.4567))), @r"
-        step reward solved held-out turns  tok/s KV hit sandboxes stale bound/high/low seconds
-          20  0.412    41%        -     3   5321    84%        61  0.50        4/20/37    61.2
-          20  0.412    41%    45.7%     3   5321    84%        61  0.50        4/20/37    61.2
+        let lines = format!("|\n{}{}{}", header(), row(&step, None), row(&step, Some(0.4567)));
+        insta::assert_snapshot!(lines, @r"
+        |
+         step  reward  solved  held-out  turns  tok/s  KV hit  sandboxes  stale  discarded  seconds
+           20   0.412     41%         -    3.2   5321     84%         61   0.50          2     61.2
+           20   0.412     41%     45.7%    3.2   5321     84%         61   0.50          2     61.2
         ");
     }
 }

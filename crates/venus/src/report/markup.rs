@@ -1,6 +1,7 @@
 //! Text on its way into HTML: escaped, and numbers as people read them.
 
 use std::fmt;
+use venus_plane::report::EvalReport;
 
 /// Any text, safe inside an element or a quoted attribute. Control characters that HTML forbids become U+FFFD.
 pub(crate) struct Text<'a>(pub &'a str);
@@ -62,6 +63,12 @@ fn plain(value: f64) -> String {
 /// Without zeros at the end of the fraction.
 fn trim(text: String) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+/// Binomial standard error of a measured success; 0 when nothing was measured.
+pub(crate) fn standard_error(eval: &EvalReport) -> f64 {
+    let p = eval.success;
+    if eval.tasks == 0 { 0.0 } else { (p * (1.0 - p) / eval.tasks as f64).max(0.0).sqrt() }
 }
 
 /// A time as people say it: `48 s`, `6 min 5 s`, `2 h 10 min`.

@@ -1,13 +1,10 @@
-//! The directory of a run: made once, opened to resume or report, its line files read with tolerance.
+//! The directory of a run: made once, opened to resume or report.
 
-use super::{EvalLine, StepLine, Summary, Transcript};
+use super::Summary;
 use crate::failure::Failure;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
-use std::marker::PhantomData;
+use std::fs;
 use std::path::{Path, PathBuf};
+use venus_plane::record::LOG_FILE;
 
 /// A directory with the files of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +22,7 @@ impl RunDir {
             return Self::create_numbered(&base.join("runs"));
         }
         let dir = Self { path: PathBuf::from(out) };
-        if dir.config().exists() || dir.steps_file().exists() {
+        if dir.config().exists() || dir.log().exists() {
             return Err(Failure::usage(
                 format!("{out} already holds a run"),
                 format!("`--resume {out}` goes on with it; or choose another --out"),
@@ -56,8 +53,8 @@ impl RunDir {
         let dir = Self { path: path.to_owned() };
         let what = if !path.exists() {
             format!("{} does not exist", path.display())
-        } else if !dir.config().exists() && !dir.steps_file().exists() {
-            format!("{} holds no run (no config.toml, no steps.jsonl)", path.display())
+        } else if !dir.config().exists() && !dir.log().exists() {
+            format!("{} holds no run (no config.toml, no {LOG_FILE})", path.display())
         } else {
             return Ok(dir);
         };
@@ -76,22 +73,10 @@ impl RunDir {
         self.path.join("config.toml")
     }
 
-    /// One [`StepLine`] a step.
+    /// The record.
     #[must_use]
-    pub fn steps_file(&self) -> PathBuf {
-        self.path.join("steps.jsonl")
-    }
-
-    /// One [`EvalLine`] a measurement.
-    #[must_use]
-    pub fn evals_file(&self) -> PathBuf {
-        self.path.join("evals.jsonl")
-    }
-
-    /// One line a trajectory.
-    #[must_use]
-    pub fn trajectories_file(&self) -> PathBuf {
-        self.path.join("trajectories.jsonl")
+    pub fn log(&self) -> PathBuf {
+        self.path.join(LOG_FILE)
     }
 
     /// The [`Summary`].
@@ -127,100 +112,6 @@ impl RunDir {
             cannot_write(path, &error)
         })
     }
-
-    /// Reads everything a report needs. Files that are absent read as empty.
-    ///
-    /// # Errors
-    /// A file cannot be read, or a line other than the last is not what it should be.
-    pub fn read(&self) -> Result<Records, Failure> {
-        let mut steps: Vec<StepLine> = read_lines(&self.steps_file())?;
-        let mut evals: Vec<EvalLine> = read_lines(&self.evals_file())?;
-        keep_last_by(&mut steps, |line| line.step);
-        keep_last_by(&mut evals, |line| line.step);
-        let trajectories = read_lines::<Transcript>(&self.trajectories_file())?;
-        let summary = match fs::read(self.summary_file()) {
-            Ok(bytes) => Some(serde_json::from_slice(&bytes).map_err(|e| unreadable(&self.summary_file(), 0, &e))?),
-            Err(_) => None,
-        };
-        let config = fs::read_to_string(self.config()).unwrap_or_default();
-        Ok(Records { steps, evals, trajectories, summary, config })
-    }
-}
-
-/// What a run left behind.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Records {
-    /// Ascending by step, one a step.
-    pub steps: Vec<StepLine>,
-    /// Ascending by step, one a step.
-    pub evals: Vec<EvalLine>,
-    /// In the order written.
-    pub trajectories: Vec<Transcript>,
-    /// Absent while the run goes on, and after a kill.
-    pub summary: Option<Summary>,
-    /// The text of the configuration.
-    pub config: String,
-}
-
-/// Appends lines to one file; each is on its way to the disk when [`Appender::push`] returns.
-#[derive(Debug)]
-pub struct Appender<T> {
-    path: PathBuf,
-    file: File,
-    line: PhantomData<fn(&T)>,
-}
-
-impl<T: Serialize> Appender<T> {
-    /// Opens the file, makes it if absent, and cuts off a last line that a kill left half-written.
-    ///
-    /// # Errors
-    /// The file cannot be opened.
-    pub fn open(path: &Path) -> Result<Self, Failure> {
-        let open = || {
-            let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
-            let mut bytes = Vec::new();
-            file.read_to_end(&mut bytes)?;
-            let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |newline| newline + 1);
-            file.set_len(whole as u64)?;
-            file.seek(SeekFrom::End(0))?;
-            Ok(file)
-        };
-        let file = open().map_err(|error: std::io::Error| cannot_write(path, &error))?;
-        Ok(Self { path: path.to_owned(), file, line: PhantomData })
-    }
-
-    /// Appends one line.
-    ///
-    /// # Errors
-    /// The line cannot be written, for instance because the disk is full.
-    pub fn push(&mut self, line: &T) -> Result<(), Failure> {
-        let mut bytes = serde_json::to_vec(line).map_err(|error| Failure::failed(error, "report this as a bug"))?;
-        bytes.push(b'\n');
-        self.file.write_all(&bytes).map_err(|error| cannot_write(&self.path, &error))
-    }
-}
-
-fn read_lines<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, Failure> {
-    let Ok(file) = File::open(path) else { return Ok(Vec::new()) };
-    let mut reader = BufReader::new(file);
-    let (mut lines, mut text) = (Vec::new(), Vec::new());
-    for number in 1.. {
-        text.clear();
-        let length = reader.read_until(b'\n', &mut text).map_err(|error| unreadable(path, number, &error))?;
-        // A line without its newline was being written when the run was killed.
-        if length == 0 || text.last() != Some(&b'\n') {
-            break;
-        }
-        lines.push(serde_json::from_slice(&text).map_err(|error| unreadable(path, number, &error))?);
-    }
-    Ok(lines)
-}
-
-/// Sorts by step and keeps the line written last for each: a resumed run repeats the step it was killed in.
-fn keep_last_by<T>(lines: &mut Vec<T>, step: impl Fn(&T) -> u64) {
-    lines.reverse();
-    lines.sort_by_key(&step);
-    lines.dedup_by_key(|line| step(line));
 }
 
 fn cannot_make(path: &Path, error: &std::io::Error) -> Failure {
@@ -235,33 +126,9 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
     Failure::failed(format!("cannot write {}: {error}", path.display()), next)
 }
 
-fn unreadable(path: &Path, line: usize, error: &dyn std::fmt::Display) -> Failure {
-    let place = if line == 0 { path.display().to_string() } else { format!("{}:{line}", path.display()) };
-    Failure::failed(format!("cannot read {place}: {error}"), "the file was changed or damaged; remove what is broken")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_line_torn_by_a_kill_is_cut_off_and_the_step_written_again_counts_once() {
-        let temp = tempfile::tempdir().unwrap();
-        let dir = RunDir::create(&temp.path().join("run").display().to_string(), temp.path()).unwrap();
-        let line = |step, success| StepLine { step, success, ..StepLine::default() };
-        let mut steps = Appender::open(&dir.steps_file()).unwrap();
-        steps.push(&line(1, 0.1)).unwrap();
-        steps.push(&line(2, 0.2)).unwrap();
-        drop(steps);
-        let mut file = OpenOptions::new().append(true).open(dir.steps_file()).unwrap();
-        file.write_all(b"{\"step\":3,\"succ").unwrap();
-        assert_eq!(dir.read().unwrap().steps.len(), 2);
-        let mut steps = Appender::open(&dir.steps_file()).unwrap();
-        steps.push(&line(2, 0.5)).unwrap();
-        steps.push(&line(3, 0.3)).unwrap();
-        let read = dir.read().unwrap().steps;
-        assert_eq!(read.iter().map(|l| (l.step, l.success)).collect::<Vec<_>>(), [(1, 0.1), (2, 0.5), (3, 0.3)]);
-    }
 
     #[test]
     fn numbered_directories_never_hit_an_old_run() {

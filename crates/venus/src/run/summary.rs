@@ -1,39 +1,31 @@
 //! The one-file result of a run, for scripts.
 
 use serde::{Deserialize, Serialize};
+use venus_plane::report::{Ending, RunSummary, StepReport};
 
 /// What a run came to. Fields are added over time, never renamed or removed.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// Trainer steps done.
-    pub steps: u64,
-    /// Seconds of rollout and training, measurements and start-up left out.
-    pub rl_seconds: f64,
-    /// Held-out success of the model the run started from, 0 to 1; absent when it was not measured.
-    pub heldout_success_first: Option<f64>,
-    /// Held-out success of the newest weights measured, 0 to 1; absent when none were.
-    pub heldout_success_last: Option<f64>,
-    /// Groups the trainer was handed.
-    pub groups_trained: u64,
-    /// Groups that were complete and never reached the trainer though the run went on: must be 0.
-    pub groups_lost: u64,
-    /// Groups the trainer was handed more than once: must be 0.
-    pub groups_doubled: u64,
-    /// Largest difference between the engine's and the trainer's log-probability of one token, same weights.
-    pub logprob_gap_max: f64,
-    /// Tokens drawn by the engines.
-    pub tokens_generated: u64,
-    /// The same, a second of `rl_seconds`.
+    /// What the coordinator says: steps, groups, held-out success, tokens.
+    #[serde(flatten)]
+    pub run: RunSummary,
+    /// Tokens drawn, a second of `rl_seconds`.
     pub tokens_per_second: f64,
     /// Share of context tokens found in the prefix cache, net of those computed again; 0 to 1.
     pub hit_rate: f64,
-    /// Trajectories thrown away.
+    /// Trajectories started and thrown away.
     pub discarded: u64,
     /// Groups whose rewards were all equal.
     pub zero_variance_groups: u64,
-    /// Seconds from start to end.
-    pub wall_seconds: f64,
+    /// Where and how it was run.
+    #[serde(flatten)]
+    pub conditions: Conditions,
+}
+
+/// Where and how a run was run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Conditions {
     /// The seed.
     pub seed: u64,
     /// Isolation of the sandboxes.
@@ -44,24 +36,33 @@ pub struct Summary {
     pub command: Vec<String>,
     /// The machine: CPU, cores, memory, kernel.
     pub machine: String,
-    /// What was run.
-    pub versions: Versions,
-    /// Set when Ctrl-C ended the run before its last step.
-    pub interrupted: bool,
+    /// Version of Venus.
+    pub version: String,
+    /// Seconds from start to end of this process.
+    pub wall_seconds: f64,
 }
 
-/// What was run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Versions {
-    /// Of Venus.
-    pub venus: String,
-    /// Newest weight version: trainer updates applied.
-    pub weights: u64,
-}
+impl Summary {
+    /// Of a run and all its steps.
+    #[must_use]
+    pub fn new(run: RunSummary, steps: &[StepReport], conditions: Conditions) -> Self {
+        let tokens: u64 = steps.iter().map(|s| s.generated_tokens).sum();
+        let seconds: f64 = steps.iter().map(|s| s.seconds).sum();
+        let hits: f64 = steps.iter().map(|s| s.kv_hit_rate * s.generated_tokens as f64).sum();
+        let rate = |amount: f64, of: f64| if of > 0.0 { amount / of } else { 0.0 };
+        Self {
+            run,
+            tokens_per_second: rate(tokens as f64, seconds),
+            hit_rate: rate(hits, tokens as f64),
+            discarded: steps.iter().flat_map(|s| s.discards.values()).sum(),
+            zero_variance_groups: steps.iter().map(|s| u64::from(s.metrics.zero_variance_groups)).sum(),
+            conditions,
+        }
+    }
 
-impl Default for Versions {
-    fn default() -> Self {
-        Self { venus: env!("CARGO_PKG_VERSION").to_owned(), weights: 0 }
+    /// Whether Ctrl-C ended the run before its last step.
+    #[must_use]
+    pub fn interrupted(&self) -> bool {
+        self.run.ending != Ending::Finished
     }
 }
