@@ -15,7 +15,7 @@ use tracing::Level;
 #[command(after_help = "`venus train` needs nothing else: model, tasks and sandboxes are built in.")]
 struct Cli {
     /// Say more on standard error; twice says much more
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    #[arg(short, long, global = true, display_order = 100, action = clap::ArgAction::Count)]
     verbose: u8,
     #[command(subcommand)]
     verb: Verb,

@@ -5,6 +5,7 @@
 //! types of [`Config`] before it is merged, so that an error names the one key, its place and what is allowed there.
 
 mod layer;
+mod parts;
 mod print;
 mod section;
 mod suggest;

@@ -113,3 +113,19 @@ fn tasks_are_listed_and_shown_in_full() {
     exit 2
     ");
 }
+
+#[test]
+fn help_shows_the_verbs() {
+    let dir = tempfile::tempdir().unwrap();
+    insta::assert_snapshot!("help", venus(dir.path(), &["--help"]).stdout);
+    insta::assert_snapshot!("help_train", venus(dir.path(), &["train", "--help"]).stdout);
+}
+
+#[test]
+fn the_doctor_says_whether_training_can_run_and_exits_accordingly() {
+    let dir = tempfile::tempdir().unwrap();
+    let ran = venus(dir.path(), &["doctor", "--json"]);
+    let findings: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(ran.code, Some(if findings["can_train"].as_bool().unwrap() { 0 } else { 1 }), "{}", ran.stderr);
+    assert!(findings["sandbox"].as_array().unwrap().iter().any(|check| check["name"] == "userns"));
+}

@@ -6,6 +6,7 @@ mod made_up;
 
 use std::fs;
 use std::io::Write;
+use std::process::Command;
 use venus::report;
 use venus::run::{Records, RunDir, finish};
 use venus_core::ids::{BatchId, GroupId, Version};
@@ -140,4 +141,17 @@ fn the_summary_keeps_the_fields_that_scripts_read() {
         assert!(value.get(field).is_some(), "no {field}");
     }
     assert_eq!(Records::read(&dir).unwrap().summary, Some(made_up::summary(5)));
+}
+
+#[test]
+fn trajectories_are_exported_as_atif() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = made_up::run(temp.path(), 2);
+    let mut export = Command::new(env!("CARGO_BIN_EXE_venus"));
+    assert!(export.args(["export", "atif"]).arg(dir.path()).output().unwrap().status.success());
+    let files: Vec<_> = fs::read_dir(dir.path().join("atif")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(files.len(), 16);
+    let document: serde_json::Value = serde_json::from_slice(&fs::read(&files[0]).unwrap()).unwrap();
+    assert_eq!(document["schema_version"], "ATIF-v1.8");
+    assert!(!document["steps"][0]["message"].as_str().unwrap().is_empty(), "the instruction is the first message");
 }

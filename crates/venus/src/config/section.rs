@@ -5,7 +5,8 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use toml::{Table, Value};
 use venus_core::schedule::Policy;
-use venus_trainer::{Aggregation, Clip, TrainerError, TrainerOptions};
+use venus_plane::task::Family;
+use venus_trainer::{Aggregation, Clip, TrainerOptions};
 
 /// Everything a run can be told.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -37,9 +38,9 @@ pub struct Run {
     pub out: String,
     /// Directory with `config.json`, `tokenizer.json` and `model.safetensors`; `built-in` is the shipped warm start.
     pub model: String,
-    /// Held-out tasks of one measurement, each attempted once.
+    /// Held-out tasks of one measurement, each attempted once; 0 measures nothing.
     pub eval_tasks: u32,
-    /// Steps between two measurements; the first and the last weights are always measured.
+    /// Steps between two measurements; the first and the last weights are measured in any case, and alone if this is 0.
     pub eval_every: u64,
     /// Newest checkpoints kept.
     pub keep_checkpoints: u32,
@@ -83,7 +84,7 @@ pub struct Rollout {
     pub top_k: u32,
     /// Seconds a command may run.
     pub tool_timeout: f64,
-    /// Bytes of a command's output shown to the model.
+    /// Characters of a command's output shown to the model.
     pub max_output: u32,
 }
 
@@ -134,7 +135,7 @@ pub struct Sandbox {
     pub cpu_millis: u32,
     /// Largest file written, MiB.
     pub file_mib: u32,
-    /// Sandboxes at once; 0 allows as many as there are trajectories in flight.
+    /// Sandboxes at once; 0 takes the node's own bound.
     pub max_live: u32,
     /// Seconds after which a sandbox is removed whatever happens to its owner.
     pub deadline: f64,
@@ -168,21 +169,21 @@ impl Default for Rollout {
             async_factor: 1.5,
             version_span_limit: 2,
             policy: Policy::default(),
-            max_turns: 6,
-            max_turn_tokens: 48,
-            max_context: 512,
+            max_turns: 16,
+            max_turn_tokens: 64,
+            max_context: 2048,
             temperature: 1.0,
             top_p: 1.0,
             top_k: 0,
-            tool_timeout: 5.0,
-            max_output: 512,
+            tool_timeout: 10.0,
+            max_output: 800,
         }
     }
 }
 
 impl Default for Engine {
     fn default() -> Self {
-        Self { workers: 1, kv_mib: 256, page_size: 16, max_running: 64, prefill_budget: 1024, threads: 0 }
+        Self { workers: 1, kv_mib: 256, page_size: 16, max_running: 64, prefill_budget: 512, threads: 0 }
     }
 }
 
@@ -195,7 +196,7 @@ impl Default for Sandbox {
             cpu_millis: 0,
             file_mib: 64,
             max_live: 0,
-            deadline: 600.0,
+            deadline: 3600.0,
         }
     }
 }
@@ -215,20 +216,21 @@ impl Config {
     pub(super) fn check(&self) -> Result<(), OutOfRange> {
         let (run, rollout, engine, sandbox) = (&self.run, &self.rollout, &self.engine, &self.sandbox);
         within("run.steps", run.steps, 1..=10_000_000)?;
-        within("run.eval_tasks", run.eval_tasks, 1..=100_000)?;
-        within("run.eval_every", run.eval_every, 1..=10_000_000)?;
+        within("run.eval_tasks", run.eval_tasks, 0..=100_000)?;
+        within("run.eval_every", run.eval_every, 0..=10_000_000)?;
         within("run.keep_checkpoints", run.keep_checkpoints, 1..=10_000)?;
+        families(&self.data.families)?;
         within("rollout.groups_per_batch", rollout.groups_per_batch, 1..=10_000)?;
         within("rollout.group_size", rollout.group_size, 2..=1024)?;
         within("rollout.async_factor", rollout.async_factor, 1.0..=16.0)?;
         within("rollout.version_span_limit", rollout.version_span_limit, 1..=64)?;
         within("rollout.max_turns", rollout.max_turns, 1..=10_000)?;
-        within("rollout.max_turn_tokens", rollout.max_turn_tokens, 1..=1_000_000)?;
+        within("rollout.max_turn_tokens", rollout.max_turn_tokens, 1..=rollout.max_context.saturating_sub(1))?;
         within("rollout.max_context", rollout.max_context, 16..=10_000_000)?;
         within("rollout.temperature", rollout.temperature, 0.01..=10.0)?;
         within("rollout.top_p", rollout.top_p, 0.01..=1.0)?;
         within("rollout.tool_timeout", rollout.tool_timeout, 0.1..=86_400.0)?;
-        within("rollout.max_output", rollout.max_output, 16..=1_048_576)?;
+        within("rollout.max_output", rollout.max_output, 80..=1_048_576)?;
         within("engine.workers", engine.workers, 1..=64)?;
         within("engine.kv_mib", engine.kv_mib, 1..=1_048_576)?;
         within("engine.page_size", engine.page_size, 1..=1024)?;
@@ -240,17 +242,15 @@ impl Config {
         within("sandbox.file_mib", sandbox.file_mib, 1..=16_777_216)?;
         within("sandbox.deadline", sandbox.deadline, 1.0..=864_000.0)
     }
+}
 
-    /// The trainer's options, complete: what the other sections say goes in.
-    ///
-    /// # Errors
-    /// Options that cannot work, by the trainer's own check.
-    pub fn trainer_options(&self) -> Result<TrainerOptions, TrainerError> {
-        let mut options = self.trainer.clone();
-        options.seed = options.seed.wrapping_add(self.run.seed);
-        options.loss.filtered_sampling |= self.rollout.top_p < 1.0 || self.rollout.top_k > 0;
-        options.validate().map(|()| options)
-    }
+fn families(names: &[String]) -> Result<(), OutOfRange> {
+    let known = Family::ALL.map(Family::name);
+    let wrong = names.iter().find(|name| !known.contains(&name.as_str()));
+    wrong.map_or(Ok(()), |name| {
+        let allowed = format!("names from {}", known.join(", "));
+        Err(OutOfRange { key: "data.families".to_owned(), value: format!("[.. {name:?} ..]"), allowed })
+    })
 }
 
 fn within<T: PartialOrd + Display>(key: &str, value: T, range: RangeInclusive<T>) -> Result<(), OutOfRange> {

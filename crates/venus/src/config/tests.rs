@@ -37,13 +37,13 @@ fn a_flag_beats_the_environment_beats_the_file_beats_the_default() {
 #[test]
 fn what_is_printed_reads_back_as_itself() {
     let env = [
-        ("VENUS_DATA__FAMILIES", "count, edit"),
+        ("VENUS_DATA__FAMILIES", "count, chain"),
         ("VENUS_TRAINER__OPTIMIZER__LEARNING_RATE", "3e-5"),
         ("VENUS_TRAINER__LOSS__CLIP__LOW", "0.1"),
         ("VENUS_TRAINER__LOSS__CLIP__HIGH", "0.3"),
     ];
     let first = load(None, &env, &[("--out", "run.out", "a \"b\" # c")]).unwrap();
-    assert_eq!(first.config.data.families, ["count", "edit"]);
+    assert_eq!(first.config.data.families, ["count", "chain"]);
     let again = load(Some(&first.print()), &[], &[]).unwrap();
     assert_eq!(again.config, first.config);
 }
@@ -86,6 +86,10 @@ fn a_value_out_of_range_is_named_with_its_range_and_origin() {
     rollout.group_size is 1 (file venus.toml:2), but must be between 2 and 1024
     give rollout.group_size another value
     ");
+    insta::assert_snapshot!(refusal(None, &[("VENUS_DATA__FAMILIES", "count,lokup")], &[]), @r#"
+    data.families is [.. "lokup" ..] (env VENUS_DATA__FAMILIES), but must be names from lookup, collect, chain, count, extreme, repair, restore
+    give data.families another value
+    "#);
     let nan = refusal(Some("[rollout]\ntemperature = nan\n"), &[], &[]);
     assert!(nan.starts_with("rollout.temperature is NaN"), "{nan}");
 }
