@@ -3,8 +3,10 @@
 //! Lines go to standard output, in columns of fixed width or as JSON. On a terminal a live line on standard error says
 //! what is going on between two steps; elsewhere nothing is drawn over, so that a log file stays readable.
 
+mod banner;
 mod table;
 
+pub use banner::{Banner, Start};
 pub use table::{header, row};
 
 use crate::report::markup::{Format, duration, standard_error};
@@ -18,17 +20,6 @@ use venus_plane::report::{EvalReport, Phase, Progress, RunEvent, RunSummary, Ste
 
 /// The header is printed again after this many lines.
 const LINES_BETWEEN_HEADERS: usize = 20;
-
-/// What is said before a run starts.
-#[derive(Clone, Debug, Default)]
-pub struct Banner {
-    /// What is about to happen, in one sentence.
-    pub headline: String,
-    /// Name and description of each part: engine, sandboxes, trainer, tasks, output.
-    pub parts: Vec<(&'static str, String)>,
-    /// What this host lacks, and what that costs; empty when nothing.
-    pub missing: Vec<String>,
-}
 
 /// Where a run's lines go.
 #[derive(Debug)]
@@ -102,9 +93,6 @@ impl Console {
 
     /// How the run ended, and where things are.
     pub fn end(&self, summary: &Summary, report: &Path) {
-        if let Some(bar) = &self.live {
-            bar.finish_and_clear();
-        }
         if !self.json {
             self.print(&ending(summary, report));
         }
@@ -124,27 +112,21 @@ impl Console {
     }
 }
 
+/// However a run ends, its live line does not stay on the terminal.
+impl Drop for Console {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.live {
+            bar.finish_and_clear();
+        }
+    }
+}
+
 fn spinner() -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(8));
     // The template is fixed and known to parse; the default style would do as well.
     bar.set_style(ProgressStyle::with_template("{spinner} {msg}").unwrap_or_else(|_| ProgressStyle::default_spinner()));
     bar.enable_steady_tick(Duration::from_millis(250));
     bar
-}
-
-impl Banner {
-    fn text(&self) -> String {
-        let width = self.parts.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-        let mut out = format!("{}\n", self.headline);
-        for (name, what) in &self.parts {
-            out.push_str(&format!("  {name:<width$}  {what}\n"));
-        }
-        for missing in &self.missing {
-            out.push_str(&format!("  missing here: {missing}\n"));
-        }
-        out.push('\n');
-        out
-    }
 }
 
 /// What goes on between two steps, in one line.
@@ -179,21 +161,6 @@ mod tests {
     use super::*;
     use crate::run::Conditions;
     use venus_plane::report::Ending;
-
-    #[test]
-    fn a_banner_names_the_parts_and_what_is_missing() {
-        let banner = Banner {
-            headline: "Training for 100 steps, seed 1.".to_owned(),
-            parts: vec![("model", "0.9M parameters".to_owned()), ("sandboxes", "user namespaces".to_owned())],
-            missing: vec!["cgroups: memory is limited by rlimits".to_owned()],
-        };
-        insta::assert_snapshot!(banner.text(), @r"
-        Training for 100 steps, seed 1.
-          model      0.9M parameters
-          sandboxes  user namespaces
-          missing here: cgroups: memory is limited by rlimits
-        ");
-    }
 
     #[test]
     fn an_ending_says_what_came_of_it_and_where_to_look() {

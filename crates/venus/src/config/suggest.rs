@@ -1,13 +1,14 @@
 //! "Did you mean": the known name nearest to what was written.
 
 /// The name in `known` that is nearest to `written`, if one is near enough to be a typo of it: at most a third of its
-/// letters changed, or the same last part in another section.
+/// letters changed, the same last part in another section, or only the beginning left out.
 pub fn closest<'k>(written: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
     let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
     let score = |name: &str| {
         let whole = distance(written, name);
         let part = distance(&last(written), &last(name)) + 1;
-        whole.min(part)
+        let tail = if written.len() > 3 && name.ends_with(written) { 1 } else { usize::MAX };
+        whole.min(part).min(tail)
     };
     let limit = last(written).chars().count().max(3) / 3 + 1;
     known
@@ -54,6 +55,7 @@ mod tests {
         let known = ["run.steps", "trainer.lr", "rollout.temperature"];
         assert_eq!(closest("run.temperature", known.into_iter()), Some("rollout.temperature"));
         assert_eq!(closest("trainer.rl", known.into_iter()), Some("trainer.lr"));
+        assert_eq!(closest("repair-json", ["venus-repair-json", "repair"].into_iter()), Some("venus-repair-json"));
         assert_eq!(closest("something.else_entirely", known.into_iter()), None);
     }
 }

@@ -1,7 +1,9 @@
 //! The one-file result of a run, for scripts.
 
+use crate::machine::Machine;
 use serde::{Deserialize, Serialize};
 use venus_plane::report::{Ending, RunSummary, StepReport};
+use venus_sandbox::{Level, MissingLimit};
 
 /// What a run came to. Fields are added over time, never renamed or removed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,6 +42,22 @@ pub struct Conditions {
     pub version: String,
     /// Seconds from start to end of this process.
     pub wall_seconds: f64,
+}
+
+impl Conditions {
+    /// Of this process. `level` and `missing` as the env node says them.
+    #[must_use]
+    pub fn here(seed: u64, level: Level, missing: &[MissingLimit], wall_seconds: f64) -> Self {
+        Self {
+            seed,
+            level: level.to_string(),
+            missing: missing.iter().map(|limit| format!("{}: {}", limit.name, limit.detail)).collect(),
+            command: std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect(),
+            machine: Machine::here().to_string(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            wall_seconds,
+        }
+    }
 }
 
 impl Summary {

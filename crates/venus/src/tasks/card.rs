@@ -21,7 +21,7 @@ pub(super) fn card(task: &Task) -> Result<String, Failure> {
     for notice in &task.notices {
         let _ = writeln!(out, "  note           {notice}");
     }
-    let _ = writeln!(out, "\nInstruction\n{}", indent(&task.instruction, usize::MAX));
+    let _ = writeln!(out, "\nInstruction\n{}", indent(task.instruction.trim_end(), usize::MAX).trim_end());
     heading(&mut out, "Environment", &task.environment.files, "")?;
     for setup in &task.environment.setup {
         let _ = writeln!(out, "  run in {}: {}", setup.workdir, setup.command);
