@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use venus_core::ids::{BatchId, Version};
+use venus_lm::ModelError;
 
 /// Why a trainer could not be made, or a step not be taken. A failed step leaves the trainer as it was.
 #[derive(Debug, thiserror::Error)]
@@ -46,13 +47,13 @@ pub enum TrainerError {
         /// What is wrong.
         problem: String,
     },
-    /// The model cannot be read or written.
+    /// The model's files do not make a model.
     #[error("model in {}: {source}", .dir.display())]
     Model {
         /// Its directory.
         dir: PathBuf,
         /// The reason.
-        source: venus_lm::ModelError,
+        source: ModelError,
     },
     /// A file cannot be read or written.
     #[error("cannot {action} {}: {source}{}", .path.display(), io_advice(.source))]
@@ -81,6 +82,15 @@ impl TrainerError {
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
         let path = path.to_owned();
         move |source| Self::Io { action, path, source }
+    }
+
+    /// A model's file trouble is told as any other's, with the same advice.
+    pub(crate) fn model(action: &'static str, dir: &Path) -> impl FnOnce(ModelError) -> Self + use<> {
+        let dir = dir.to_owned();
+        move |error| match error {
+            ModelError::Io { path, source } => Self::Io { action, path, source },
+            source => Self::Model { dir, source },
+        }
     }
 
     pub(crate) fn option(option: &'static str, problem: impl Into<String>) -> Self {

@@ -19,7 +19,7 @@ pub struct TrainerOptions {
     /// Seed of that order.
     pub seed: u64,
     /// Most tokens in one forward and backward of one thread: bounds the memory for activations. A longer trajectory
-    /// goes alone.
+    /// goes alone. Beyond the default a tiny model gets slower: its activations leave the cache.
     pub micro_batch_tokens: u32,
     /// Threads, each with a share of the trajectories; 0 takes one for each core. Results are bitwise the same for
     /// the same number of threads.
@@ -37,7 +37,7 @@ impl Default for TrainerOptions {
             epochs: 1,
             minibatches: 2,
             seed: 0,
-            micro_batch_tokens: 4096,
+            micro_batch_tokens: 1024,
             threads: 0,
             loss: LossOptions::default(),
             optimizer: OptimizerOptions::default(),

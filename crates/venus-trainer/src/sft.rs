@@ -36,7 +36,7 @@ impl Default for SftOptions {
     /// What trained a model of a million parameters well; larger ones want a smaller learning rate.
     fn default() -> Self {
         let optimizer = OptimizerOptions { learning_rate: 4e-3, warmup_updates: 20, ..OptimizerOptions::default() };
-        Self { epochs: 3, batch_tokens: 2048, seed: 0, micro_batch_tokens: 4096, threads: 0, optimizer, end_rate: 0.1 }
+        Self { epochs: 3, batch_tokens: 2048, seed: 0, micro_batch_tokens: 1024, threads: 0, optimizer, end_rate: 0.1 }
     }
 }
 

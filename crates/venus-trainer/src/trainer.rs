@@ -161,7 +161,7 @@ impl Trainer {
     ) -> Result<StepResult, TrainerError> {
         let partial = Partial::begin(out, version)?;
         let dir = partial.dir();
-        self.model.save(dir).map_err(|source| TrainerError::Model { dir: dir.to_owned(), source })?;
+        self.model.save(dir).map_err(TrainerError::model("write", dir))?;
         let tokenizer = dir.join(TOKENIZER);
         fs::write(&tokenizer, &self.tokenizer).map_err(TrainerError::io("write", &tokenizer))?;
         self.optimizer.save(&dir.join(OPTIMIZER))?;
@@ -172,7 +172,7 @@ impl Trainer {
 }
 
 fn load_model(dir: &Path) -> Result<Model, TrainerError> {
-    Model::load(dir).map_err(|source| TrainerError::Model { dir: dir.to_owned(), source })
+    Model::load(dir).map_err(TrainerError::model("read", dir))
 }
 
 fn load_reference(dir: &Path, model: &Model) -> Result<Model, TrainerError> {
