@@ -302,6 +302,7 @@ impl<C: SandboxClient, T: TrainerClient> Coordinator<C, T> {
                 self.reopen.push_back((group, open.members));
             }
         }
+        self.tally.resume(&resume.steps);
         self.steps = resume.steps;
         self.evaluations = resume.evaluations;
         Ok(())

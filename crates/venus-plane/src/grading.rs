@@ -43,16 +43,18 @@ pub(crate) async fn grade<S: Sandbox>(sandbox: &S, task: &Task, grace: Duration)
     if narrow.is_finite() { Ok(narrow) } else { Err(Failure::Grader(format!("its reward {value} does not fit"))) }
 }
 
-/// Makes way for the grader. The working directory is made again if the agent removed it: what is missing in it is for the
-/// grader to judge.
+/// Makes way for the grader, from outside: a shell or an `rm` that the agent replaced has no say. The directories the grader works in
+/// are made again if the agent removed them: what is missing in them is for the grader to judge.
 async fn clear<S: Sandbox>(sandbox: &S, task: &Task, grace: Duration) -> Result<(), Failure> {
     let place = |path: &str| quote(&sandbox.locate(path));
-    let (tests, logs, workdir) = (place(TESTS_DIR), place(VERIFIER_LOGS), place(&task.environment.workdir));
-    let command = format!("rm -rf {tests} {logs} && mkdir -p {tests} {logs} {workdir}");
+    for path in [TESTS_DIR, VERIFIER_LOGS] {
+        within(grace, sandbox.remove(path)).await?.map_err(|e| failed(e, "has no room"))?;
+    }
+    let command = format!("mkdir -p {} {}", place(VERIFIER_LOGS), place(&task.environment.workdir));
     let result = run(sandbox, shell("sh", &command, "/", Default::default(), grace), grace, grace).await?;
     if result.status != (ExecStatus::Exited { code: 0 }) {
         let output = String::from_utf8_lossy(&result.output);
-        return Err(Failure::Grader(format!("{TESTS_DIR} and {VERIFIER_LOGS} cannot be cleared: {output}")));
+        return Err(Failure::Grader(format!("{VERIFIER_LOGS} cannot be made: {output}")));
     }
     match reward_files(sandbox, grace).await? {
         (None, None) => Ok(()),

@@ -69,12 +69,25 @@ pub struct LedgerCounts {
     pub dropped: usize,
 }
 
+impl LedgerCounts {
+    fn of(&mut self, state: GroupState) -> &mut usize {
+        match state {
+            GroupState::Open => &mut self.open,
+            GroupState::Complete => &mut self.complete,
+            GroupState::Delivered(_) => &mut self.delivered,
+            GroupState::Trained(_) => &mut self.trained,
+            GroupState::Dropped => &mut self.dropped,
+        }
+    }
+}
+
 /// The groups of a run.
 #[derive(Debug, Default)]
 pub struct Ledger {
     groups: BTreeMap<GroupId, Group>,
     owner: BTreeMap<TrajectoryId, GroupId>,
     batches: BTreeMap<BatchId, Vec<GroupId>>,
+    counts: LedgerCounts,
     trained: BTreeMap<GroupId, Version>,
     dropped: BTreeSet<GroupId>,
 }
@@ -94,17 +107,22 @@ impl Ledger {
             }
         }
         self.groups.insert(group, Group { state: GroupState::Open, members, finished: BTreeMap::new() });
+        self.counts.open += 1;
         Ok(())
     }
 
     /// Notes a group that an earlier part of the run has trained.
     pub fn remember_trained(&mut self, group: GroupId, version: Version) {
-        self.trained.insert(group, version);
+        if self.trained.insert(group, version).is_none() {
+            self.counts.trained += 1;
+        }
     }
 
     /// Notes a group that an earlier part of the run has given up.
     pub fn remember_dropped(&mut self, group: GroupId) {
-        self.dropped.insert(group);
+        if self.dropped.insert(group) {
+            self.counts.dropped += 1;
+        }
     }
 
     /// Enters a graded trajectory; the group's id if that completes it.
@@ -207,16 +225,7 @@ impl Ledger {
     /// How many groups are where.
     #[must_use]
     pub fn counts(&self) -> LedgerCounts {
-        let mut counts =
-            LedgerCounts { trained: self.trained.len(), dropped: self.dropped.len(), ..LedgerCounts::default() };
-        for group in self.groups.values() {
-            match group.state {
-                GroupState::Open => counts.open += 1,
-                GroupState::Complete => counts.complete += 1,
-                _ => counts.delivered += 1,
-            }
-        }
-        counts
+        self.counts
     }
 
     /// The only place where a state changes.
@@ -232,6 +241,8 @@ impl Ledger {
             Some(entry) if legal => entry.state = next,
             _ => return Err(LedgerError::Move { group, state, next }),
         }
+        *self.counts.of(state) -= 1;
+        *self.counts.of(next) += 1;
         Ok(())
     }
 
@@ -257,4 +268,65 @@ pub struct CommittedGroup {
     pub group: GroupId,
     /// Its trajectories, by id.
     pub trajectories: Vec<FinishedTrajectory>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::End;
+    use venus_core::message::trainer::TrainTrajectory;
+
+    fn finished(id: u64) -> FinishedTrajectory {
+        let train = TrainTrajectory {
+            trajectory: TrajectoryId(id),
+            tokens: vec![1],
+            mask: vec![1],
+            logprobs: vec![0.0],
+            spans: Vec::new(),
+            reward: 1.0,
+        };
+        FinishedTrajectory {
+            train,
+            prompt_tokens: 0,
+            end: End::Done,
+            restart: 0,
+            turns: Vec::new(),
+            create: 0.0,
+            grading: 0.0,
+            total: 0.0,
+        }
+    }
+
+    fn with_complete_group() -> Ledger {
+        let mut ledger = Ledger::default();
+        ledger.open(GroupId(0), vec![TrajectoryId(1), TrajectoryId(0)]).unwrap();
+        assert_eq!(ledger.finish(finished(0)), Ok(None));
+        assert_eq!(ledger.finish(finished(1)), Ok(Some(GroupId(0))));
+        ledger
+    }
+
+    #[test]
+    fn a_group_is_handed_over_whole_and_in_the_order_of_its_members() {
+        let mut ledger = with_complete_group();
+        let batch = ledger.deliver(BatchId(0), 1.0, vec![GroupId(0)]).unwrap();
+        let members: Vec<_> = batch.groups[0].trajectories.iter().map(|t| t.trajectory.0).collect();
+        assert_eq!(members, [1, 0]);
+        assert_eq!(ledger.commit(BatchId(0), Version(1)).unwrap()[0].trajectories.len(), 2);
+        assert_eq!(ledger.counts(), LedgerCounts { trained: 1, ..LedgerCounts::default() });
+    }
+
+    #[test]
+    fn what_would_train_a_group_twice_or_in_part_is_refused_and_changes_nothing() {
+        let mut ledger = with_complete_group();
+        ledger.open(GroupId(1), vec![TrajectoryId(2)]).unwrap();
+        assert!(ledger.deliver(BatchId(0), 1.0, vec![GroupId(0), GroupId(1)]).is_err(), "one is not complete");
+        assert_eq!(ledger.state(GroupId(0)), Some(GroupState::Complete));
+        ledger.deliver(BatchId(0), 1.0, vec![GroupId(0)]).unwrap();
+        assert!(ledger.deliver(BatchId(1), 1.0, vec![GroupId(0)]).is_err(), "it is with the trainer");
+        assert!(ledger.drop_group(GroupId(0)).is_err(), "likewise");
+        ledger.commit(BatchId(0), Version(1)).unwrap();
+        assert_eq!(ledger.commit(BatchId(0), Version(2)), Err(LedgerError::UnknownBatch(BatchId(0))));
+        assert_eq!(ledger.open(GroupId(0), Vec::new()), Err(LedgerError::Reopened(GroupId(0))));
+        assert_eq!(ledger.finish(finished(0)), Err(LedgerError::Stray(TrajectoryId(0))));
+    }
 }

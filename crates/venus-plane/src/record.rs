@@ -52,6 +52,10 @@ pub enum Entry {
         group: GroupId,
         /// Name of its task.
         task: String,
+        /// The task's family.
+        family: String,
+        /// What the agents are told.
+        instruction: String,
         /// Its trajectories.
         members: Vec<TrajectoryId>,
     },

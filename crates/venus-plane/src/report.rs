@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use venus_core::ids::{BatchId, GroupId, Version};
 use venus_core::message::trainer::StepMetrics;
+use venus_core::schedule::ClassCounts;
 
 /// Something happened that a person may want to see.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -91,17 +92,19 @@ pub struct StepReport {
     pub metrics: StepMetrics,
     /// Mean reward of its trajectories.
     pub reward_mean: f64,
-    /// Share of its trajectories with the highest reward, 1 or more.
+    /// Share of its trajectories with a reward of at least 1.
     pub success: f64,
     /// Its trajectories.
     pub trajectories: u64,
     /// Mean turns of a trajectory.
     pub turns_mean: f64,
+    /// Turns of a trajectory.
+    pub turns: Percentiles,
     /// Drawn tokens of a trajectory.
     pub length: Percentiles,
     /// Why agents stopped.
     pub ends: BTreeMap<End, u64>,
-    /// Versions between the first token of a trajectory and the weights its batch was trained on: mean.
+    /// Versions between the weights that drew a token and those its batch was trained on: mean over tokens.
     pub staleness_mean: f64,
     /// The same, largest.
     pub staleness_max: u64,
@@ -117,13 +120,17 @@ pub struct StepReport {
     pub discards: BTreeMap<String, u64>,
     /// Failures since the last step, by kind.
     pub failures: BTreeMap<String, u64>,
+    /// Unfinished trajectories by class.
+    pub classes: ClassCounts,
+    /// Sandboxes up.
+    pub sandboxes: usize,
     /// Most sandboxes up at once since the last step.
     pub sandboxes_peak: usize,
     /// Where the time went.
     pub time: TimeSplit,
     /// Seconds since the last step, without evaluation.
     pub seconds: f64,
-    /// Seconds since the start of this process's part of the run, without evaluation.
+    /// Seconds since the start of the run, without evaluation; a resumed run counts on.
     pub elapsed: f64,
 }
 
@@ -192,8 +199,14 @@ pub struct EvalReport {
     pub tasks: u64,
     /// Tasks without one: sandbox or grader failed each time.
     pub failed: u64,
-    /// Share of `tasks` with a reward of at least 1.
+    /// Of `tasks`, those with a reward of at least 1.
+    pub solved: u64,
+    /// The same as a share.
     pub success: f64,
+    /// Temperature at which tokens were drawn.
+    pub temperature: f32,
+    /// Seconds since the start of the run, at its end.
+    pub at: f64,
     /// Mean reward.
     pub reward_mean: f64,
     /// Mean turns.
@@ -202,10 +215,19 @@ pub struct EvalReport {
     pub tokens_mean: f64,
     /// Why agents stopped.
     pub ends: BTreeMap<End, u64>,
-    /// Success by the kind of task: a task's name up to its last `-`.
-    pub by_kind: BTreeMap<String, f64>,
+    /// By the task's family.
+    pub families: BTreeMap<String, Score>,
     /// Seconds it took.
     pub seconds: f64,
+}
+
+/// Tasks and how many of them were solved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Score {
+    /// With a reward.
+    pub tasks: u64,
+    /// With a reward of at least 1.
+    pub solved: u64,
 }
 
 /// How a run ended.
@@ -220,7 +242,7 @@ pub enum Ending {
     Aborted,
 }
 
-/// A run in figures; the part of this process unless it says otherwise.
+/// A run in figures, its earlier parts included.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunSummary {
     /// How it ended.
@@ -229,22 +251,22 @@ pub struct RunSummary {
     pub steps: u64,
     /// Newest checkpoint; none before the first step.
     pub dir: Option<PathBuf>,
-    /// Seconds without evaluation.
+    /// Seconds without evaluation; of earlier parts those up to their last step.
     pub rl_seconds: f64,
     /// First evaluation's success.
     pub heldout_success_first: Option<f64>,
     /// Last evaluation's success.
     pub heldout_success_last: Option<f64>,
-    /// Groups trained, whole run.
+    /// Groups trained.
     pub groups_trained: u64,
-    /// Complete groups that are neither trained nor with the coordinator, whole run, from the log. Must be 0.
+    /// Groups that are neither trained nor with the coordinator, from the log. Must be 0.
     pub groups_lost: u64,
-    /// Groups trained more than once, whole run, from the log. Must be 0.
+    /// Groups trained more than once, from the log. Must be 0.
     pub groups_doubled: u64,
-    /// Groups given up, whole run.
+    /// Groups given up.
     pub groups_dropped: u64,
     /// Largest difference between an engine's and the trainer's logprob of a token.
     pub logprob_gap_max: f64,
-    /// Tokens drawn, thrown-away ones and evaluation included.
+    /// Tokens drawn, thrown-away ones included; those of evaluation only for this part.
     pub tokens_generated: u64,
 }

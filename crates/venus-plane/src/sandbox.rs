@@ -34,11 +34,15 @@ pub trait Sandbox: Send + Sync + 'static {
     /// At most `max` bytes from the start of a file. [`SandboxErrorKind::Invalid`] when there is no such file.
     fn read(&self, path: &str, max: u64) -> impl Future<Output = Result<Vec<u8>, SandboxError>> + Send;
 
+    /// Removes a file, or a directory with all in it; fine if there is nothing. Done from outside: no program of the sandbox
+    /// takes part.
+    fn remove(&self, path: &str) -> impl Future<Output = Result<(), SandboxError>> + Send;
+
     /// Ends every process that is still running inside.
     fn kill_processes(&self) -> impl Future<Output = Result<(), SandboxError>> + Send;
 
     /// Frees the sandbox and returns when that is done.
-    fn kill(self) -> impl Future<Output = Result<(), SandboxError>> + Send;
+    fn kill(&self) -> impl Future<Output = ()> + Send;
 
     /// What a command must call the absolute path `path`. They differ only where the host allows no root of its own.
     fn locate(&self, path: &str) -> String {

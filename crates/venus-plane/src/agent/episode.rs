@@ -4,7 +4,7 @@
 //! the sandbox and with it a running tool or grader.
 
 use super::{AgentOptions, End, Failure, FinishedTrajectory, Protocol, Step, Transcript, Turn};
-use super::{draw_seed, observation, seconds};
+use super::{draw_seed, observation, seconds, shorten};
 use crate::coordinator::Fact;
 use crate::grading;
 use crate::sandbox::{Sandbox, SandboxClient, shell};
@@ -328,12 +328,16 @@ impl<C: SandboxClient> Episode<C> {
         exec.max_output = options.max_output_chars.saturating_mul(4);
         let max_output = exec.max_output;
         let started = Instant::now();
-        let result = match timeout(limit + self.grace(), sandbox.exec(exec)).await {
-            Ok(Ok(result)) => result,
+        let max_chars = options.max_output_chars as usize;
+        let output = match timeout(limit + self.grace(), sandbox.exec(exec)).await {
+            Ok(Ok(result)) => observation(&result, max_output, max_chars),
+            // The agent's own doing: it removed its working directory, or filled the sandbox with processes.
+            Ok(Err(e)) if matches!(e.kind, SandboxErrorKind::Invalid | SandboxErrorKind::Busy) => {
+                format!("[not run: {}]", shorten(&e.message, max_chars))
+            }
             Ok(Err(e)) => return Err(Failure::ToolLost(e.message)),
             Err(_) => return Err(Failure::ToolLost(format!("no answer within {:?}", limit + self.grace()))),
         };
-        let output = observation(&result, max_output, options.max_output_chars as usize);
         let took = started.elapsed().as_secs_f64();
         progress.spent += took;
         let turn = current(progress);

@@ -9,6 +9,8 @@ use venus_core::message::sandbox::{ExecResult, ExecStatus};
 /// - when the command did not exit with 0, a last line that says so: `[exit 2]`, `[signal 9]`, `[timed out]`, `[out of memory]`;
 /// - `[ok]` when there is nothing else to say.
 ///
+/// A command that the sandbox refuses to start gives `[not run: ...]` instead.
+///
 /// Bytes that are no UTF-8 become U+FFFD, one for each broken sequence. `max_kept` is the request's `max_output`: it tells where the sandbox
 /// left out bytes, each of which counts as a character.
 #[must_use]

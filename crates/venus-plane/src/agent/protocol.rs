@@ -96,6 +96,30 @@ impl Protocol {
         Ok(tokens)
     }
 
+    /// The tokens of a whole trajectory that somebody demonstrated, and a mask that is 1 where the model would have drawn them. Each turn is
+    /// its text and what the agent was told of it; the last result is left out, as in a real trajectory.
+    ///
+    /// # Errors
+    /// When a text cannot be encoded.
+    pub fn demonstration(
+        &self,
+        instruction: &str,
+        turns: &[(&str, &str)],
+    ) -> Result<(Vec<TokenId>, Vec<u8>), TokenizeError> {
+        let mut tokens = self.prompt(instruction)?;
+        let mut mask = vec![0; tokens.len()];
+        for (index, (text, output)) in turns.iter().enumerate() {
+            tokens.extend(self.plain(text)?);
+            tokens.push(self.end);
+            mask.resize(tokens.len(), 1);
+            if index + 1 < turns.len() {
+                tokens.extend(self.result(Some(self.end), output)?);
+                mask.resize(tokens.len(), 0);
+            }
+        }
+        Ok((tokens, mask))
+    }
+
     /// The text of a drawn turn, without its stop token. What cannot be decoded becomes U+FFFD.
     #[must_use]
     pub fn text(&self, drawn: &[TokenId]) -> String {

@@ -122,3 +122,60 @@ fn check(turn: &TurnResult) -> Result<(), TranscriptError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use venus_core::ids::AttemptId;
+    use venus_core::message::engine::FinishReason;
+    use venus_core::units::Tokens;
+
+    fn turn(tokens: &[TokenId], logprobs: &[f32], spans: &[(u64, u32, u32)]) -> TurnResult {
+        let span = |&(version, start, end): &(u64, u32, u32)| VersionSpan { version: Version(version), start, end };
+        TurnResult {
+            attempt: AttemptId(0),
+            trajectory: TrajectoryId(0),
+            tokens: tokens.to_vec(),
+            logprobs: logprobs.to_vec(),
+            spans: spans.iter().map(span).collect(),
+            finish: FinishReason::Length,
+            cached_tokens: Tokens(0),
+            recomputed_tokens: Tokens(0),
+        }
+    }
+
+    #[test]
+    fn tokens_are_appended_and_spans_point_into_the_whole() {
+        let mut transcript = Transcript::new(&[1, 2]);
+        transcript.push_drawn(&turn(&[3, 4], &[-1.0, 1e-6], &[(0, 0, 1), (1, 1, 2)])).unwrap();
+        transcript.push_drawn(&turn(&[5], &[-3.0], &[(1, 0, 1)])).unwrap();
+        transcript.push_given(&[6]);
+        transcript.push_drawn(&turn(&[7], &[-4.0], &[(1, 0, 1)])).unwrap();
+        assert_eq!(transcript.drawn(), 4);
+        let train = transcript.into_train(TrajectoryId(0), 1.0);
+        assert_eq!(train.tokens, [1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(train.mask, [0, 0, 1, 1, 1, 0, 1]);
+        assert_eq!(train.logprobs, [0.0, 0.0, -1.0, 0.0, -3.0, 0.0, -4.0]);
+        let spans: Vec<_> = train.spans.iter().map(|s| (s.version.0, s.start, s.end)).collect();
+        assert_eq!(spans, [(0, 2, 3), (1, 3, 5), (1, 6, 7)], "a turn in two pieces has one span");
+    }
+
+    // agent-lightning#44, #442: rows without token ids were trained on.
+    #[test]
+    fn a_turn_whose_parts_do_not_cover_each_other_is_refused_and_changes_nothing() {
+        let bad = [
+            turn(&[3, 4], &[-1.0], &[(0, 0, 2)]),
+            turn(&[3], &[f32::NAN], &[(0, 0, 1)]),
+            turn(&[3], &[0.5], &[(0, 0, 1)]),
+            turn(&[3, 4], &[-1.0, -1.0], &[(0, 0, 1)]),
+            turn(&[3, 4], &[-1.0, -1.0], &[(0, 0, 1), (0, 0, 2)]),
+            turn(&[3, 4], &[-1.0, -1.0], &[(1, 0, 1), (0, 1, 2)]),
+            turn(&[], &[], &[(0, 0, 1)]),
+        ];
+        let mut transcript = Transcript::new(&[1]);
+        for turn in bad {
+            assert!(transcript.push_drawn(&turn).is_err(), "{turn:?}");
+            assert_eq!(transcript, Transcript::new(&[1]));
+        }
+    }
+}

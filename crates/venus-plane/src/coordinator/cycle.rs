@@ -95,7 +95,8 @@ impl<C: SandboxClient, T: TrainerClient> Coordinator<C, T> {
         (self.version, self.checkpoint) = (due, Some(result.dir.clone()));
         let dir = result.dir.clone();
         let groups = self.ledger.commit(batch, due)?;
-        let report = self.tally.close(now, result, groups);
+        let mut report = self.tally.close(now, result, groups);
+        report.classes = self.scheduler.stats().classes;
         self.load(&dir, Some(Box::new(report)))
     }
 

@@ -10,9 +10,9 @@ use crate::record::Entry;
 use crate::report::{EvalReport, RunEvent};
 use crate::sandbox::SandboxClient;
 use crate::stop::Urgency;
-use crate::task::{Source, Task};
+use crate::stream::family;
+use crate::task::Task;
 use crate::trainer::TrainerClient;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use venus_core::ids::{AttemptId, GroupId, TrajectoryId, Version};
 use venus_core::message::engine::Class;
@@ -43,44 +43,33 @@ pub(super) struct Evaluation {
 #[derive(Debug, Default)]
 struct Totals {
     report: EvalReport,
-    success: u64,
     reward: f64,
     turns: u64,
     drawn: u64,
-    by_kind: BTreeMap<String, (u64, u64)>,
 }
 
 impl Totals {
     fn add(&mut self, task: &Task, finished: &FinishedTrajectory) {
         let success = u64::from(finished.train.reward >= 1.0);
         self.report.tasks += 1;
-        self.success += success;
+        self.report.solved += success;
         self.reward += f64::from(finished.train.reward);
         self.turns += finished.turns.len() as u64;
         self.drawn += finished.drawn();
         *self.report.ends.entry(finished.end).or_default() += 1;
-        let (won, all) = self.by_kind.entry(kind(task)).or_default();
-        *won += success;
-        *all += 1;
+        let score = self.report.families.entry(family(task).to_owned()).or_default();
+        score.tasks += 1;
+        score.solved += success;
     }
 
-    fn finish(self, version: Version, seconds: f64) -> EvalReport {
+    fn finish(self, version: Version) -> EvalReport {
         let mut report = self.report;
         report.version = version;
-        report.seconds = seconds;
-        report.success = ratio(self.success, report.tasks);
+        report.success = ratio(report.solved, report.tasks);
         report.reward_mean = if report.tasks == 0 { 0.0 } else { self.reward / report.tasks as f64 };
         report.turns_mean = ratio(self.turns, report.tasks);
         report.tokens_mean = ratio(self.drawn, report.tasks);
-        report.by_kind = self.by_kind.into_iter().map(|(kind, (won, all))| (kind, ratio(won, all))).collect();
         report
-    }
-}
-
-fn kind(task: &Task) -> String {
-    match &task.source {
-        Source::Family { family, .. } => family.name().to_owned(),
-        Source::Harbor { .. } => "harbor".to_owned(),
     }
 }
 
@@ -183,7 +172,9 @@ impl<C: SandboxClient, T: TrainerClient> Coordinator<C, T> {
         let Some(evaluation) = self.evaluation.take_if(|evaluation| evaluation.done >= all) else { return Ok(()) };
         let took = now.as_secs_f64() - evaluation.since.as_secs_f64();
         self.tally.evaluation += took;
-        let report = evaluation.totals.finish(self.version, took);
+        let mut report = evaluation.totals.finish(self.version);
+        (report.seconds, report.at) = (took, self.tally.earlier + now.as_secs_f64());
+        report.temperature = evaluation.options.temperature;
         self.note(&Entry::Evaluated(report.clone()))?;
         self.emit(RunEvent::EvalFinished(report.clone()));
         self.evaluations.push(report);

@@ -122,3 +122,27 @@ impl CoordinatorOptions {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read_with_defaults_and_unknown_keys_are_refused() {
+        let options: CoordinatorOptions = toml::from_str("steps = 3\n[agent]\nmax_turns = 5\n").unwrap();
+        assert_eq!((options.steps, options.agent.max_turns), (3, 5));
+        assert_eq!(options.evaluation, EvaluationOptions::default());
+        let error = toml::from_str::<CoordinatorOptions>("[agent]\nmax_turn = 5\n").unwrap_err().to_string();
+        assert!(error.contains("max_turn") && error.contains("max_turns"), "{error}");
+    }
+
+    #[test]
+    fn a_value_that_cannot_work_is_named_with_what_is_allowed() {
+        let refused = |toml: &str| toml::from_str::<CoordinatorOptions>(toml).unwrap().validate().unwrap_err();
+        assert_eq!(CoordinatorOptions::default().validate(), Ok(()));
+        assert!(refused("[sampling]\ntemperature = 0.0").contains("sampling.temperature is 0"));
+        assert!(refused("[agent]\nmax_turn_tokens = 9000").contains("less than agent.max_context"));
+        assert!(refused("[agent]\ntool_timeout = -1.0").contains("agent.tool_timeout is -1"));
+        assert!(refused("[scheduler]\ngroup_size = 0").contains("scheduler.group_size is 0"));
+    }
+}

@@ -4,7 +4,7 @@ use super::{Coordinator, Engine, RunError, evaluation};
 use crate::agent::{Failure, FinishedTrajectory, News, Report, TurnOrder, Who};
 use crate::record::Entry;
 use crate::sandbox::SandboxClient;
-use crate::stream::members;
+use crate::stream::{family, members};
 use crate::trainer::TrainerClient;
 use venus_core::ids::{AttemptId, GroupId, TrajectoryId, WorkerId};
 use venus_core::message::engine::{Class, EngineCommand, EngineEvent, TurnRequest, TurnResult};
@@ -57,7 +57,13 @@ impl<C: SandboxClient, T: TrainerClient> Coordinator<C, T> {
             let task = self.stream.task(group).clone();
             let members = members(group, self.options.scheduler.group_size);
             self.ledger.open(group, members.clone())?;
-            self.note(&Entry::GroupOpened { group, task: task.name.clone(), members: members.clone() })?;
+            self.note(&Entry::GroupOpened {
+                group,
+                task: task.name.clone(),
+                family: family(&task).to_owned(),
+                instruction: task.instruction.clone(),
+                members: members.clone(),
+            })?;
             self.tasks.insert(group, task);
             self.tell(Event::GroupOffered { group, members })?;
         }

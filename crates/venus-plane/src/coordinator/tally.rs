@@ -35,12 +35,21 @@ pub(super) struct Tally {
     pub sandboxes: usize,
     /// Seconds spent on evaluation.
     pub evaluation: f64,
+    /// Seconds that earlier parts of the run took.
+    pub earlier: f64,
 }
 
 impl Tally {
+    /// Counts on where earlier parts of the run ended.
+    pub fn resume(&mut self, steps: &[StepReport]) {
+        self.earlier = steps.iter().map(|step| step.seconds).sum();
+        self.generated = steps.iter().map(|step| step.generated_tokens).sum();
+        self.interval.since = self.earlier;
+    }
+
     /// Seconds of the run so far without evaluation.
     pub fn elapsed(&self, now: Instant) -> f64 {
-        now.as_secs_f64() - self.evaluation
+        self.earlier + now.as_secs_f64() - self.evaluation
     }
 
     pub fn turn(&mut self, context: usize, result: &TurnResult) {
@@ -108,6 +117,7 @@ impl Tally {
             kv_hit_rate: ratio(interval.cached.saturating_sub(interval.recomputed), interval.context),
             discards: interval.discards,
             failures: interval.failures,
+            sandboxes: self.sandboxes,
             sandboxes_peak: interval.sandboxes_peak,
             time: interval.time,
             seconds,
@@ -123,25 +133,29 @@ impl Tally {
 fn describe(report: &mut StepReport, groups: &[CommittedGroup]) {
     let all: Vec<_> = groups.iter().flat_map(|g| &g.trajectories).collect();
     let trained_on = report.step.saturating_sub(1);
-    let (mut turns, mut reward, mut success, mut staleness) = (0, 0.0, 0, 0);
+    let (mut reward, mut success, mut age_sum, mut drawn) = (0.0, 0, 0, 0);
     for trajectory in &all {
-        turns += trajectory.turns.len() as u64;
         reward += f64::from(trajectory.train.reward);
         success += u64::from(trajectory.train.reward >= 1.0);
         *report.ends.entry(trajectory.end).or_default() += 1;
         report.time.add(trajectory);
+        for span in &trajectory.train.spans {
+            let tokens = u64::from(span.end - span.start);
+            age_sum += tokens * trained_on.saturating_sub(span.version.0);
+            drawn += tokens;
+        }
         if let (Some(first), Some(last)) = (trajectory.train.spans.first(), trajectory.train.spans.last()) {
-            let age = trained_on.saturating_sub(first.version.0);
-            staleness += age;
-            report.staleness_max = report.staleness_max.max(age);
+            report.staleness_max = report.staleness_max.max(trained_on.saturating_sub(first.version.0));
             report.span_max = report.span_max.max(last.version.0 - first.version.0 + 1);
         }
     }
     let count = all.len() as u64;
     report.trajectories = count;
-    report.turns_mean = ratio(turns, count);
+    let turns: Vec<_> = all.iter().map(|t| t.turns.len() as u64).collect();
+    report.turns_mean = ratio(turns.iter().sum(), count);
+    report.turns = Percentiles::of(turns);
     report.success = ratio(success, count);
-    report.staleness_mean = ratio(staleness, count);
+    report.staleness_mean = ratio(age_sum, drawn);
     report.reward_mean = if count > 0 { reward / count as f64 } else { 0.0 };
     report.length = Percentiles::of(all.iter().map(|t| t.drawn()).collect());
 }

@@ -118,7 +118,7 @@ impl Resume {
                 self.forget_figures_after(version);
                 self.forget_unfinished();
             }
-            Entry::GroupOpened { group, task, members } => {
+            Entry::GroupOpened { group, task, members, .. } => {
                 self.open.insert(group, OpenGroup { task, members, finished: BTreeMap::new() });
             }
             Entry::TrajectoryFinished(finished) => {

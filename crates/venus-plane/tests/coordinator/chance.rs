@@ -38,9 +38,11 @@ fn plan(dice: &mut Dice) -> SandboxPlan {
 fn engines(dice: &mut Dice) -> Vec<EngineFake> {
     let engine = |dice: &mut Dice| EngineFake {
         repeats: dice.chance(50),
+        breaks_off: dice.roll(2) * 20,
         dies_after: dice.chance(40).then(|| dice.roll(40) as usize),
         ..EngineFake::saying(|request, turn| {
-            let mut dice = Dice(request.sampling.seed);
+            // By trajectory and turn, so that a turn that was broken off goes on with the same words.
+            let mut dice = Dice(request.trajectory.0.wrapping_mul(100) + turn as u64);
             match dice.roll(4) {
                 0 => text("done"),
                 _ if turn > 4 => text("done"),
@@ -58,7 +60,7 @@ fn engines(dice: &mut Dice) -> Vec<EngineFake> {
 async fn live_through(seed: u64) {
     let mut dice = Dice(seed);
     let mut world = world(&mut dice);
-    for life in 0.. {
+    for life in 0..40 {
         world.engines = engines(&mut dice);
         let patience = if life > 6 { 10_000_000 } else { dice.roll(3000) };
         let ending = timeout(Duration::from_millis(patience), world.run()).await;
@@ -79,6 +81,7 @@ async fn live_through(seed: u64) {
         assert_eq!(world.trainers.trained().len() as u64, wanted, "seed {seed}");
         return;
     }
+    panic!("seed {seed}: no life got to its end");
 }
 
 /// What was synced survives, and of the rest a part.

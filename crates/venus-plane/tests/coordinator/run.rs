@@ -199,6 +199,42 @@ async fn stopping_at_once_cancels_tools_and_graders() {
     }
 }
 
+// slime#2176, TRL#7176: what nobody waits for any more is stopped at once, whether it runs a tool or a grader.
+#[tokio::test(start_paused = true)]
+async fn a_dropped_group_cancels_its_siblings_tools_and_graders() {
+    for hang in ["tool", "grader"] {
+        let mut world = World::new();
+        world.options.agent.tool_timeout = 3000.0;
+        world.options.scheduler.max_restarts = 0;
+        world.options.give_up_after = 4;
+        world.nodes.plan(SandboxPlan { grader_hangs: 100, ..Default::default() }, 1);
+        let waits = if hang == "tool" { "hang" } else { "done" };
+        world.engines = vec![EngineFake::saying(move |request, turn| match (request.trajectory.0 % 2, turn) {
+            (0, _) => text(waits),
+            (_, 0) => text("break"),
+            _ => text("echo"),
+        })];
+        let ending = timeout(Duration::from_secs(3), world.run()).await.unwrap();
+        assert!(matches!(ending, Err(RunError::GaveUp { groups: 4, .. })));
+        nothing_left(&world.nodes);
+    }
+}
+
+// vllm#41951's shell side: what was drawn before a preemption is kept, and the rest is drawn behind it.
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_is_broken_off_goes_on_where_it_was() {
+    let mut world = World::new();
+    let said = |turn| if turn == 0 { text("echo a long command that is cut") } else { text("done") };
+    world.engines = vec![EngineFake { breaks_off: 60, ..EngineFake::saying(move |_, turn| said(turn)) }];
+    world.run().await.unwrap();
+    assert!(world.nodes.commands().iter().all(|c| c == "echo a long command that is cut"));
+    for trajectory in world.trainers.batches().iter().flat_map(|b| &b.groups).flat_map(|g| &g.trajectories) {
+        let drawn = trajectory.tokens.iter().zip(&trajectory.mask).filter(|(_, mask)| **mask == 1);
+        let drawn: Vec<u32> = drawn.map(|(token, _)| *token).collect();
+        assert_eq!(drawn, [said(0), said(1)].concat());
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn stopping_once_finishes_the_step_and_the_next_run_goes_on() {
     let mut world = World::new();

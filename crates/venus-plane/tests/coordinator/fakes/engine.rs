@@ -21,6 +21,8 @@ pub struct EngineFake {
     pub dies_after: Option<usize>,
     /// Every turn is answered a second time, a little later, and aborts are answered although the turn has ended.
     pub repeats: bool,
+    /// Percent of the turns that it breaks off in their midst, as after a preemption.
+    pub breaks_off: u64,
     /// It never answers a turn, not even an abort.
     pub silent: bool,
     /// Loading fails.
@@ -57,6 +59,7 @@ impl EngineFake {
             says: Arc::new(says),
             dies_after: None,
             repeats: false,
+            breaks_off: 0,
             silent: false,
             refuses_weights: false,
             seen: Arc::default(),
@@ -93,6 +96,7 @@ struct Running {
     request: TurnRequest,
     tokens: Vec<TokenId>,
     since: Instant,
+    broken_off: bool,
     /// Where new weights came in: index of the first token they draw.
     changes: Vec<(usize, Version)>,
 }
@@ -129,9 +133,18 @@ impl Serving {
             EngineCommand::Submit(request) => {
                 let before = request.context.iter().filter(|&&t| t == IM_END).count();
                 let mut tokens = (self.fake.says)(&request, (before - 1) / 2);
+                // A turn that goes on says the rest of what it has said the first part of.
+                let said = request.context.iter().rev().take_while(|&&t| t != u32::from(b'\n')).count();
+                tokens.drain(..said.min(tokens.len().saturating_sub(1)));
+                let mut dice = Dice(request.attempt.0);
+                let broken_off = dice.chance(self.fake.breaks_off);
                 tokens.truncate(request.sampling.max_tokens as usize);
+                if broken_off {
+                    tokens.truncate(dice.roll(tokens.len() as u64) as usize);
+                }
                 seen.requests.push(request.clone());
-                let running = Running { since: Instant::now(), tokens, changes: vec![(0, self.version)], request };
+                let changes = vec![(0, self.version)];
+                let running = Running { since: Instant::now(), tokens, changes, broken_off, request };
                 self.turns.insert(running.request.attempt, running);
             }
             EngineCommand::Abort(attempt) => {
@@ -171,6 +184,7 @@ impl Serving {
             .map(|(&(start, version), end)| VersionSpan { version, start: start as u32, end: end as u32 })
             .collect();
         let finish = finish.unwrap_or(match turn.tokens.last() {
+            _ if turn.broken_off => FinishReason::Aborted,
             Some(&IM_END) => FinishReason::Stop { token: IM_END },
             _ => FinishReason::Length,
         });

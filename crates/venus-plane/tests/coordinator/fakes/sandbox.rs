@@ -1,6 +1,6 @@
 use super::Dice;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
@@ -94,6 +94,7 @@ impl Drop for Count {
 pub struct Fake {
     node: Nodes,
     files: Mutex<BTreeMap<String, Vec<u8>>>,
+    broken: AtomicBool,
     _alive: Count,
 }
 
@@ -115,7 +116,12 @@ impl SandboxClient for Nodes {
         if self.hit(|plan| plan.create_fails) {
             return Err(error(SandboxErrorKind::Internal, "no space left for an overlay"));
         }
-        Ok(Fake { node: self.clone(), files: Mutex::default(), _alive: Count::of(&self.alive) })
+        Ok(Fake {
+            node: self.clone(),
+            files: Mutex::default(),
+            broken: AtomicBool::new(false),
+            _alive: Count::of(&self.alive),
+        })
     }
 }
 
@@ -124,20 +130,23 @@ impl Fake {
         self.files.lock().unwrap()
     }
 
-    /// `echo TEXT`, `cheat`, `fail`, `hang`, the grader's preparation and the grader.
+    /// `echo TEXT`, `cheat`, `hang`, `break` (the sandbox is gone from then on), the grader's preparation and the grader.
     async fn command(&self, exec: &Exec) -> (ExecStatus, String) {
         let ok = ExecStatus::Exited { code: 0 };
         let command = exec.argv.last().cloned().unwrap_or_default();
         if command.ends_with("/tests/test.sh") {
             return self.grader().await;
         }
-        if command.starts_with("rm -rf") {
-            self.files().retain(|path, _| !path.starts_with("/logs/") && !path.starts_with("/tests/"));
+        if command.starts_with("mkdir -p") {
             return (ok, String::new());
         }
         self.node.state().commands.push(command.clone());
         match command.split_once(' ') {
             Some(("echo", text)) => (ok, format!("{text}\n")),
+            _ if command == "break" => {
+                self.broken.store(true, Ordering::SeqCst);
+                (ok, String::new())
+            }
             _ if command == "hang" => {
                 std::future::pending::<()>().await;
                 (ok, String::new())
@@ -168,7 +177,7 @@ impl Sandbox for Fake {
     async fn exec(&self, exec: Exec) -> Result<ExecResult, SandboxError> {
         let _running = Count::of(&self.node.running);
         sleep(self.node.delay()).await;
-        if self.node.hit(|plan| plan.exec_fails) {
+        if self.broken.load(Ordering::SeqCst) || self.node.hit(|plan| plan.exec_fails) {
             return Err(error(SandboxErrorKind::Gone, "the sandbox is gone"));
         }
         let limit = Duration::from_millis(exec.timeout_ms);
@@ -191,7 +200,10 @@ impl Sandbox for Fake {
         Ok(())
     }
 
-    async fn kill(self) -> Result<(), SandboxError> {
+    async fn remove(&self, path: &str) -> Result<(), SandboxError> {
+        self.files().retain(|file, _| !file.starts_with(path));
         Ok(())
     }
+
+    async fn kill(&self) {}
 }
