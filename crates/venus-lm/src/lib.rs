@@ -11,6 +11,7 @@ mod checkpoint;
 mod config;
 mod decoder;
 mod elementwise;
+pub mod gguf;
 mod gradient;
 mod inference;
 mod kernel;
