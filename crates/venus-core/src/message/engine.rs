@@ -100,7 +100,7 @@ pub struct TurnResult {
     pub finish: FinishReason,
     /// Context tokens whose KV was found cached at first admission.
     pub cached_tokens: Tokens,
-    /// Context tokens whose KV this turn computed more than once (after a retraction): a hit rate is net of these.
+    /// Tokens whose KV was there and was computed again after a retraction, drawn ones included. None counts as cached.
     pub recomputed_tokens: Tokens,
 }
 
@@ -171,9 +171,9 @@ pub struct EngineStats {
     pub context_tokens: Tokens,
     /// Of these, found cached.
     pub cached_tokens: Tokens,
-    /// Of these, computed again after a retraction.
+    /// Tokens computed again after a retraction, drawn ones included: a hit rate is net of these.
     pub recomputed_tokens: Tokens,
-    /// Turns retracted because decoding needed pages.
+    /// Turns retracted, because decoding needed pages or a higher class waited.
     pub retractions: u64,
     /// Engine iterations.
     pub iterations: u64,

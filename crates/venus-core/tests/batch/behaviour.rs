@@ -73,6 +73,31 @@ fn a_higher_class_takes_a_slot_from_a_lower_one() {
     engine.run();
 }
 
+/// sglang#14872: when pages ran out, displacing was never tried.
+#[test]
+fn a_higher_class_takes_pages_from_a_lower_one() {
+    let mut engine = Engine::new(options(10, 4));
+    engine.submit(1, High, &tokens(0, 8), 9);
+    engine.submit(2, Low, &tokens(30, 16), 9);
+    step(&mut engine);
+    engine.submit(3, Boundary, &tokens(60, 12), 2);
+    assert_eq!(step(&mut engine), [3, 1], "the low turn gave way, the high one did not need to");
+    assert_eq!(engine.batch.counters().preemptions, 1);
+    engine.run();
+}
+
+/// A high turn must not wait for pages that a low one is slow to compute.
+#[test]
+fn nobody_waits_for_the_prefill_of_a_lower_class() {
+    let mut engine = Engine::new(BatchOptions { prefill_budget: Tokens(4), ..options(64, 4) });
+    engine.submit(1, Low, &tokens(0, 40), 1);
+    step(&mut engine);
+    engine.submit(2, High, &tokens(0, 40), 1);
+    engine.submit(3, Low, &tokens(0, 40), 1);
+    assert_eq!(step(&mut engine), [2]);
+    engine.run();
+}
+
 /// vllm#54530: equals displaced each other in turns.
 #[test]
 fn an_equal_class_displaces_nobody() {
@@ -217,6 +242,10 @@ fn what_was_computed_under_mixed_weights_is_not_shared() {
     engine.submit(2, Low, &context, 1);
     engine.run();
     assert_eq!(engine.ended[&AttemptId(2)].cached, Tokens(0));
+    engine.activate(0);
+    engine.submit(3, Low, &context, 1);
+    engine.run();
+    assert_eq!(engine.ended[&AttemptId(3)].cached, Tokens(8), "what was made before the change is still of version 0");
 }
 
 /// sglang#29173, vllm#46283, vllm#44100: an abort in some state leaked pages.
