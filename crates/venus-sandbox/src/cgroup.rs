@@ -25,10 +25,10 @@ pub(crate) trait Hierarchy {
     fn controls(&self) -> Controls;
     /// Makes the group of a sandbox and sets its limits.
     fn create(&self, name: &str, limits: &Limits) -> io::Result<()>;
-    /// A group to clone into, where the kernel can; otherwise [`Hierarchy::enter`] moves the new process.
+    /// A group to clone into, where the kernel can; otherwise the new process calls [`Hierarchy::enter`].
     fn clone_target(&self, name: &str) -> Option<OwnedFd>;
-    /// Moves a process that has not forked yet.
-    fn enter(&self, name: &str, pid: i32) -> io::Result<()>;
+    /// Moves the calling process, which has one thread and has not forked yet.
+    fn enter(&self, name: &str) -> io::Result<()>;
     /// Removes the group; its processes must have ended.
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Where OOM kills are counted: `dir/NAME/file`.

@@ -7,6 +7,7 @@ mod exec;
 mod files;
 mod tree;
 
+use crate::cgroup::Hierarchy;
 use crate::confine::{self, Filters};
 use crate::level::Level;
 use crate::protocol::{Call, InitReply, InitRequest};
@@ -23,8 +24,10 @@ use venus_core::message::sandbox::{Limits, SandboxErrorKind};
 
 /// What the launcher hands over by forking.
 pub(crate) struct Setup<'a> {
-    pub socket: OwnedFd,
+    pub socket: &'a OwnedFd,
     pub level: Level,
+    /// The cgroup to enter, if not born in it.
+    pub cgroup: Option<(&'a dyn Hierarchy, String)>,
     /// The root to build; absent at [`Level::Confined`], where `root` is ready.
     pub plan: Option<&'a RootPlan>,
     /// The sandbox's root, as the init sees it once moved in.
@@ -44,13 +47,14 @@ pub(crate) type Refusal = (SandboxErrorKind, String);
 
 /// Runs the sandbox; the process ends here.
 pub(crate) fn run(setup: Setup<'_>) -> ! {
-    let outcome = Init::new(setup);
-    let code = match outcome {
+    sys::set_name(c"venus-init");
+    let socket = setup.socket;
+    let code = match Init::new(setup) {
         Ok(mut init) => init.serve().map_or(1, |()| 0),
-        Err((socket, error)) => {
+        Err(error) => {
             let message = format!("the sandbox could not be set up: {error}");
             // If this fails too, the node learns of the end from the closed socket.
-            let _ = wire::send(&socket, &InitReply::Failed { kind: SandboxErrorKind::Internal, message }, Vec::new());
+            let _ = wire::send(socket, &InitReply::Failed { kind: SandboxErrorKind::Internal, message }, Vec::new());
             1
         }
     };
@@ -62,8 +66,8 @@ pub(crate) fn kill_strays(keep: &[i32]) -> bool {
     tree::kill_below_except(sys::own_pid(), keep)
 }
 
-struct Init {
-    socket: OwnedFd,
+struct Init<'a> {
+    socket: &'a OwnedFd,
     signals: OwnedFd,
     files: files::Files,
     starter: exec::Starter,
@@ -73,27 +77,23 @@ struct Init {
     alone: bool,
 }
 
-impl Init {
-    fn new(setup: Setup<'_>) -> Result<Self, (OwnedFd, io::Error)> {
-        let prepared = move_in(&setup);
-        let socket = setup.socket;
-        match prepared {
-            Ok((signals, files)) => Ok(Self {
-                socket,
-                signals,
-                files,
-                starter: exec::Starter::new(setup.level, setup.root),
-                running: HashMap::new(),
-                alone: setup.level != Level::Confined || setup.user.is_some(),
-            }),
-            Err(error) => Err((socket, error)),
-        }
+impl<'a> Init<'a> {
+    fn new(setup: Setup<'a>) -> io::Result<Self> {
+        let (signals, files) = move_in(&setup)?;
+        Ok(Self {
+            socket: setup.socket,
+            signals,
+            files,
+            starter: exec::Starter::new(setup.level, setup.root),
+            running: HashMap::new(),
+            alone: setup.level != Level::Confined || setup.user.is_some(),
+        })
     }
 
     fn serve(&mut self) -> io::Result<()> {
-        wire::send(&self.socket, &InitReply::Ready, Vec::new())?;
+        wire::send(self.socket, &InitReply::Ready, Vec::new())?;
         loop {
-            let mut fds = [PollFd::new(&self.socket, PollFlags::IN), PollFd::new(&self.signals, PollFlags::IN)];
+            let mut fds = [PollFd::new(self.socket, PollFlags::IN), PollFd::new(&self.signals, PollFlags::IN)];
             match poll(&mut fds, None) {
                 Err(rustix::io::Errno::INTR) => continue,
                 other => other?,
@@ -104,7 +104,7 @@ impl Init {
                 self.reap()?;
             }
             if requests {
-                match wire::recv::<InitRequest>(&self.socket, RecvFlags::empty())? {
+                match wire::recv::<InitRequest>(self.socket, RecvFlags::empty())? {
                     None => return Ok(()),
                     Some((request, fds)) => self.on(request, fds)?,
                 }
@@ -146,15 +146,15 @@ impl Init {
         };
         match outcome {
             Ok(None) => Ok(()),
-            Ok(Some((reply, fds))) => wire::send(&self.socket, &reply, fds),
-            Err((kind, message)) => wire::send(&self.socket, &InitReply::Refused { call, kind, message }, Vec::new()),
+            Ok(Some((reply, fds))) => wire::send(self.socket, &reply, fds),
+            Err((kind, message)) => wire::send(self.socket, &InitReply::Refused { call, kind, message }, Vec::new()),
         }
     }
 
     fn reap(&mut self) -> io::Result<()> {
         while let Some((pid, status)) = sys::reap() {
             if let Some(call) = self.running.remove(&pid) {
-                wire::send(&self.socket, &InitReply::Ended { call, status }, Vec::new())?;
+                wire::send(self.socket, &InitReply::Ended { call, status }, Vec::new())?;
             }
         }
         Ok(())
@@ -180,6 +180,9 @@ impl Init {
 }
 
 fn move_in(setup: &Setup<'_>) -> io::Result<(OwnedFd, files::Files)> {
+    if let Some((cgroups, name)) = &setup.cgroup {
+        cgroups.enter(name).map_err(|error| io::Error::new(error.kind(), format!("cgroup: {error}")))?;
+    }
     // A sandbox's processes die before the trainer does when the host runs out of memory.
     let _ = std::fs::write("/proc/self/oom_score_adj", "500");
     match (setup.plan, setup.user) {

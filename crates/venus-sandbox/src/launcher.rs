@@ -58,9 +58,12 @@ fn take_socket() -> io::Result<OwnedFd> {
 
 fn serve() -> io::Result<()> {
     let socket = take_socket()?;
+    sys::set_name(c"venus-launcher");
     sys::set_umask(0o022);
     // Ctrl-C in a terminal reaches the whole process group; the node decides what it means.
     rustix::process::setsid()?;
+    // Its and the inits' few instructions go ahead of an engine that fills every core. Commands run at the usual priority.
+    sys::set_nice(-10);
     let signals = sys::child_signals()?;
     let Some((LauncherRequest::Start(start), _)) = wire::recv(&socket, RecvFlags::empty())? else { return Ok(()) };
     let mut boxes = match open(&start) {

@@ -3,17 +3,27 @@
 use crate::wire::{self, Packet};
 use rustix::net::{RecvFlags, SendFlags};
 use serde::de::DeserializeOwned;
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::sync::mpsc;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 /// Sends without waiting; what arrives goes to a callback. Closed when dropped.
 pub(crate) struct Link {
-    queue: mpsc::UnboundedSender<Packet>,
+    socket: Arc<Socket>,
     task: JoinHandle<()>,
+}
+
+struct Socket {
+    fd: AsyncFd<OwnedFd>,
+    /// What did not fit the socket's buffer, in order; `None` once the other end has closed.
+    backlog: Mutex<Option<VecDeque<Packet>>>,
+    /// Told when the backlog is no longer empty.
+    behind: Notify,
 }
 
 impl Link {
@@ -25,60 +35,78 @@ impl Link {
         F: FnMut(Option<(M, Vec<OwnedFd>)>) + Send + 'static,
     {
         // SAFETY: the descriptor is owned by the value handed over and stays the same open file until that is dropped.
-        let socket = unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE | Interest::WRITABLE) }?;
-        let (queue, packets) = mpsc::unbounded_channel();
-        let task = tokio::spawn(serve(socket, packets, on));
-        Ok(Self { queue, task })
+        let fd = unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE | Interest::WRITABLE) }?;
+        let socket = Arc::new(Socket { fd, backlog: Mutex::new(Some(VecDeque::new())), behind: Notify::new() });
+        let task = tokio::spawn(serve(Arc::clone(&socket), on));
+        Ok(Self { socket, task })
     }
 
-    /// Queues a packet; dropped, with the descriptors in it, if the other end has closed.
+    /// Sends a packet from the caller's thread if the socket takes it at once, as it nearly always does. The packet is
+    /// dropped, with the descriptors in it, if the other end has closed; the callback has learnt or will learn of that.
     pub(crate) fn send(&self, packet: Packet) {
-        // The callback has learnt or will learn of a closed end.
-        let _ = self.queue.send(packet);
+        if let Some(backlog) = &mut *self.socket.backlog()
+            && (!backlog.is_empty() || packet.send(self.socket.fd.get_ref(), SendFlags::DONTWAIT).is_err())
+        {
+            backlog.push_back(packet);
+            self.socket.behind.notify_one();
+        }
     }
 }
 
 impl Drop for Link {
     fn drop(&mut self) {
+        // The task holds the socket too: the other end sees it closed when the runtime has dropped the task.
         self.task.abort();
     }
 }
 
-async fn serve<M, F>(socket: AsyncFd<OwnedFd>, mut packets: mpsc::UnboundedReceiver<Packet>, mut on: F)
+impl Socket {
+    fn backlog(&self) -> MutexGuard<'_, Option<VecDeque<Packet>>> {
+        self.backlog.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends the backlog as the socket takes it; ends only with an error.
+    async fn catch_up(&self) -> io::Result<()> {
+        loop {
+            self.behind.notified().await;
+            while self.is_behind() {
+                self.fd.async_io(Interest::WRITABLE, |fd| self.send_first(fd)).await?;
+            }
+        }
+    }
+
+    fn is_behind(&self) -> bool {
+        self.backlog().as_ref().is_some_and(|backlog| !backlog.is_empty())
+    }
+
+    fn send_first(&self, fd: &OwnedFd) -> io::Result<()> {
+        if let Some(backlog) = &mut *self.backlog()
+            && let Some(packet) = backlog.front()
+        {
+            packet.send(fd, SendFlags::DONTWAIT)?;
+            backlog.pop_front();
+        }
+        Ok(())
+    }
+}
+
+async fn serve<M, F>(socket: Arc<Socket>, mut on: F)
 where
     M: DeserializeOwned,
     F: FnMut(Option<(M, Vec<OwnedFd>)>),
 {
-    let mut outgoing: Option<Packet> = None;
-    loop {
-        let step = tokio::select! {
-            received = receive(&socket) => match received {
-                Ok(Some(message)) => { on(Some(message)); Ok(()) }
-                Ok(None) => Err(io::ErrorKind::UnexpectedEof.into()),
-                Err(error) => Err(error),
-            },
-            sent = transmit(&socket, outgoing.as_ref()), if outgoing.is_some() => { outgoing = None; sent }
-            Some(packet) = packets.recv(), if outgoing.is_none() => {
-                // Most packets fit the socket's buffer at once.
-                outgoing = packet.send(socket.get_ref(), SendFlags::DONTWAIT).is_err().then_some(packet);
-                Ok(())
-            }
-        };
-        if step.is_err() {
-            // Descriptors in the queue must be closed before the callback lets anyone conclude.
-            packets.close();
-            while packets.try_recv().is_ok() {}
-            on(None);
-            return;
+    let receive = async {
+        while let Ok(Some(message)) =
+            socket.fd.async_io(Interest::READABLE, |fd| wire::recv(fd, RecvFlags::DONTWAIT)).await
+        {
+            on(Some(message));
         }
+    };
+    tokio::select! {
+        () = receive => {}
+        _ = socket.catch_up() => {}
     }
-}
-
-async fn receive<M: DeserializeOwned>(socket: &AsyncFd<OwnedFd>) -> io::Result<Option<(M, Vec<OwnedFd>)>> {
-    socket.async_io(Interest::READABLE, |fd| wire::recv(fd, RecvFlags::DONTWAIT)).await
-}
-
-async fn transmit(socket: &AsyncFd<OwnedFd>, packet: Option<&Packet>) -> io::Result<()> {
-    let Some(packet) = packet else { return Ok(()) };
-    socket.async_io(Interest::WRITABLE, |fd| packet.send(fd, SendFlags::DONTWAIT)).await
+    // Descriptors in the backlog must be closed before the callback lets anyone conclude.
+    *socket.backlog() = None;
+    on(None);
 }

@@ -344,6 +344,18 @@ pub(crate) fn own_pid() -> i32 {
     unsafe { libc::getpid() }
 }
 
+/// Names this process for `ps` and `top`.
+pub(crate) fn set_name(name: &CStr) {
+    // SAFETY: a valid C string, of which the kernel copies the first 15 bytes.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+}
+
+/// Sets how little this process insists on the processor; raising that needs a privilege, and without it stays as it is.
+pub(crate) fn set_nice(nice: c_int) {
+    // SAFETY: no preconditions.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) };
+}
+
 /// Sets the mode bits that new files never get.
 pub(crate) fn set_umask(mask: libc::mode_t) {
     // SAFETY: no preconditions.

@@ -37,8 +37,7 @@ impl Hierarchy for V1 {
     }
 
     fn create(&self, name: &str, limits: &Limits) -> io::Result<()> {
-        // A tree in which this sandbox has no limit is left out: each move of a process costs the kernel a
-        // system-wide synchronisation. Memory stays for its OOM count.
+        // A tree in which this sandbox has no limit is left out. Memory stays for its OOM count.
         if let Some(tree) = &self.memory {
             let group = tree.join(name);
             fs::create_dir(&group)?;
@@ -66,9 +65,11 @@ impl Hierarchy for V1 {
         None
     }
 
-    fn enter(&self, name: &str, pid: i32) -> io::Result<()> {
+    fn enter(&self, name: &str) -> io::Result<()> {
         for tree in self.trees() {
-            match fs::write(tree.join(name).join("cgroup.procs"), pid.to_string()) {
+            // A thread that moves itself needs none of the system-wide synchronisation (an RCU grace period, 7 to 18 ms
+            // on a busy machine) that moving another process by `cgroup.procs` takes.
+            match fs::write(tree.join(name).join("tasks"), "0") {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 other => other?,
             }

@@ -82,8 +82,8 @@ impl Hierarchy for V2 {
         File::open(self.directory.join(name)).ok().map(OwnedFd::from)
     }
 
-    fn enter(&self, name: &str, pid: i32) -> io::Result<()> {
-        fs::write(self.directory.join(name).join("cgroup.procs"), pid.to_string())
+    fn enter(&self, name: &str) -> io::Result<()> {
+        fs::write(self.directory.join(name).join("cgroup.procs"), "0")
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {

@@ -131,6 +131,7 @@ impl Launch {
             libc::sigprocmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut());
             libc::signal(libc::SIGPIPE, libc::SIG_DFL);
             libc::setsid();
+            libc::setpriority(libc::PRIO_PROCESS, 0, 0);
             // What detaches from this command stays below it (see `tree`).
             libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);

@@ -167,12 +167,33 @@ impl Boxes {
             None => make_confined_root(&self.box_path(serial), &registered.template, user)?,
         };
         let target = self.cgroups.as_ref().and_then(|cgroups| cgroups.clone_target(&name));
+        let controls = self.cgroups.as_ref().map(|cgroups| cgroups.controls()).unwrap_or_default();
+        let setup = init::Setup {
+            socket,
+            level: self.level,
+            cgroup: self.cgroups.as_deref().filter(|_| target.is_none()).map(|cgroups| (cgroups, name)),
+            plan: registered.plan.as_ref(),
+            root,
+            workdir: &registered.template.workdir,
+            user,
+            limits: limits.clone(),
+            filters: &self.filters,
+            memory_rlimit: !controls.memory,
+            // Counted per user of a user namespace; a user shared with the host's processes cannot be limited so.
+            pids_rlimit: !controls.pids && (self.level != Level::Confined || user.is_some()),
+        };
         let (wait, go) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         let namespaces = if self.stage.is_some() { NAMESPACES as u64 } else { 0 };
         match sys::clone3(namespaces, target.as_ref().map(AsFd::as_fd))? {
-            Forked::Child => self.become_init(registered, limits, socket, root, user, &wait),
+            Forked::Child => {
+                let mut keep = [socket.as_raw_fd(), wait.as_raw_fd()];
+                keep.sort_unstable();
+                let admitted =
+                    sys::close_all_but(&keep).is_ok() && matches!(rustix::io::read(&wait, &mut [0; 1]), Ok(1));
+                if admitted { init::run(setup) } else { sys::exit_now(1) }
+            }
             Forked::Parent(pid) => {
-                let admitted = self.admit(pid, &name, target.is_some());
+                let admitted = self.map_ids(pid);
                 if let Err(error) = admitted.and_then(|()| Ok(rustix::io::write(&go, &[1]).map(drop)?)) {
                     let _ = sys::kill(pid, libc::SIGKILL);
                     sys::wait(pid)?;
@@ -190,49 +211,12 @@ impl Boxes {
         users.find(|user| !taken(user)).ok_or_else(|| io::Error::from_raw_os_error(libc::EAGAIN))
     }
 
-    /// What the parent does before the new process may go on.
-    fn admit(&self, pid: i32, name: &str, grouped: bool) -> io::Result<()> {
+    fn map_ids(&self, pid: i32) -> io::Result<()> {
         match self.level {
-            Level::Root => stage::map_ids(pid, 0, HOST_ID, 65536)?,
-            Level::UserNs => stage::map_ids(pid, 0, 0, 1)?,
-            Level::Confined => {}
+            Level::Root => stage::map_ids(pid, 0, HOST_ID, 65536),
+            Level::UserNs => stage::map_ids(pid, 0, 0, 1),
+            Level::Confined => Ok(()),
         }
-        match &self.cgroups {
-            Some(cgroups) if !grouped => cgroups.enter(name, pid),
-            _ => Ok(()),
-        }
-    }
-
-    fn become_init(
-        &self,
-        registered: &Registered,
-        limits: &Limits,
-        socket: &OwnedFd,
-        root: PathBuf,
-        user: Option<u32>,
-        wait: &OwnedFd,
-    ) -> ! {
-        let mut keep = [socket.as_raw_fd(), wait.as_raw_fd()];
-        keep.sort_unstable();
-        let admitted = sys::close_all_but(&keep).is_ok() && matches!(rustix::io::read(wait, &mut [0_u8; 1]), Ok(1));
-        let Ok(socket) = socket.try_clone() else { sys::exit_now(1) };
-        if !admitted {
-            sys::exit_now(1);
-        }
-        let controls = self.cgroups.as_ref().map(|cgroups| cgroups.controls()).unwrap_or_default();
-        init::run(init::Setup {
-            socket,
-            level: self.level,
-            plan: registered.plan.as_ref(),
-            root,
-            workdir: &registered.template.workdir,
-            user,
-            limits: limits.clone(),
-            filters: &self.filters,
-            memory_rlimit: !controls.memory,
-            // Counted per user of a user namespace; a user shared with the host's processes cannot be limited so.
-            pids_rlimit: !controls.pids && (self.level != Level::Confined || user.is_some()),
-        })
     }
 
     pub(crate) fn kill(&self, serial: Serial) {
