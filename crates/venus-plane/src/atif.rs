@@ -2,13 +2,13 @@
 //!
 //! Its step metrics carry token ids and logprobs; what it has no field for (loss mask, version spans, temperature, attempt) is in `extra`.
 
-use crate::export::{Line, TurnLine};
+use crate::export::Exported;
 use serde_json::{Value, json};
 
 /// The version written.
 pub const SCHEMA_VERSION: &str = "ATIF-v1.8";
 
-/// What the trajectories of a run have in common.
+/// What the steps of a run have in common.
 #[derive(Clone, Debug)]
 pub struct Context<'a> {
     /// Names the run.
@@ -17,64 +17,67 @@ pub struct Context<'a> {
     pub model: &'a str,
     /// Temperature at which tokens were drawn.
     pub temperature: f32,
+    /// The task's instruction.
+    pub instruction: &'a str,
 }
 
 /// One trajectory as an ATIF document.
 #[must_use]
-pub fn document(line: &Line, context: &Context) -> Value {
-    let mut steps = vec![json!({ "step_id": 1, "source": "user", "message": line.instruction })];
-    steps.extend(line.turns.iter().enumerate().map(|(index, turn)| step(line, turn, index, context)));
+pub fn document(exported: &Exported, context: &Context) -> Value {
+    let trajectory = &exported.trajectory;
+    let mut steps = vec![json!({ "step_id": 1, "source": "user", "message": context.instruction })];
+    for index in 0..trajectory.turns.len() {
+        steps.push(step(exported, context, index));
+    }
     json!({
         "schema_version": SCHEMA_VERSION,
         "session_id": context.session,
-        "trajectory_id": line.trajectory.to_string(),
+        "trajectory_id": trajectory.train.trajectory.to_string(),
         "agent": { "name": "venus", "version": env!("CARGO_PKG_VERSION"), "model_name": context.model },
         "steps": steps,
         "final_metrics": {
-            "total_prompt_tokens": line.turns.iter().map(|turn| turn.drawn.start).sum::<usize>(),
-            "total_completion_tokens": line.turns.iter().map(|turn| turn.tokens).sum::<usize>(),
-            "total_cached_tokens": line.turns.iter().map(|turn| turn.cached_tokens).sum::<u64>(),
-            "total_steps": line.turns.len() + 1,
-            "extra": { "reward": line.reward, "end": line.end.as_str(), "seconds": line.total_seconds },
+            "total_prompt_tokens": trajectory.turns.iter().map(|turn| turn.drawn.start).sum::<usize>(),
+            "total_completion_tokens": trajectory.drawn(),
+            "total_steps": trajectory.turns.len() + 1,
+            "extra": { "reward": trajectory.train.reward, "end": trajectory.end.as_str(), "seconds": trajectory.total },
         },
         "extra": {
-            "task": line.task,
-            "group": line.group.to_string(),
-            "step": line.step,
-            "attempt": line.restart,
+            "task": exported.task,
+            "group": exported.group.to_string(),
+            "trained_into": exported.trained_into,
+            "attempt": trajectory.restart,
             "temperature": context.temperature,
-            "token_ids": line.tokens,
-            "loss_mask": line.mask,
-            "version_spans": line.spans,
+            "token_ids": trajectory.train.tokens,
+            "loss_mask": trajectory.train.mask,
+            "version_spans": trajectory.train.spans,
         },
     })
 }
 
-/// A turn: message, tool call, what came back. Its prompt is every token before its own.
-fn step(line: &Line, turn: &TurnLine, index: usize, context: &Context) -> Value {
+/// A turn: message, tool call, what came back. Its prompt are all tokens before its own.
+fn step(exported: &Exported, context: &Context, index: usize) -> Value {
+    let trajectory = &exported.trajectory;
+    let turn = &trajectory.turns[index];
+    let (start, end) = (turn.drawn.start, turn.drawn.end);
     let mut step = json!({
         "step_id": index + 2,
         "source": "agent",
         "model_name": context.model,
         "message": turn.message,
         "metrics": {
-            "prompt_tokens": turn.drawn.start,
-            "completion_tokens": turn.tokens,
-            "cached_tokens": turn.cached_tokens,
-            "prompt_token_ids": line.tokens[..turn.drawn.start],
-            "completion_token_ids": line.tokens[turn.drawn.clone()],
-            "logprobs": line.logprobs[turn.drawn.clone()],
+            "prompt_tokens": start,
+            "completion_tokens": end - start,
+            "cached_tokens": turn.cached.0,
+            "prompt_token_ids": trajectory.train.tokens[..start],
+            "completion_token_ids": trajectory.train.tokens[start..end],
+            "logprobs": trajectory.train.logprobs[start..end],
         },
-        "extra": {
-            "generation_seconds": turn.generation_seconds,
-            "queued_seconds": turn.queued_seconds,
-            "tool_seconds": turn.seconds,
-        },
+        "extra": { "generation_seconds": turn.generation, "queued_seconds": turn.queued, "tool_seconds": turn.tool },
     });
-    if let Some(output) = &turn.output {
+    if let (Some(command), Some(output)) = (&turn.command, &turn.output) {
         let call = format!("call-{}", index + 1);
-        let arguments = json!({ "command": turn.command });
-        step["tool_calls"] = json!([{ "tool_call_id": call, "function_name": "bash", "arguments": arguments }]);
+        step["tool_calls"] =
+            json!([{ "tool_call_id": call, "function_name": "bash", "arguments": { "command": command } }]);
         step["observation"] = json!({ "results": [{ "source_call_id": call, "content": output }] });
     }
     step
@@ -83,53 +86,56 @@ fn step(line: &Line, turn: &TurnLine, index: usize, context: &Context) -> Value 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::End;
+    use crate::agent::{End, FinishedTrajectory, Turn};
     use venus_core::ids::{GroupId, TrajectoryId, Version};
     use venus_core::message::engine::VersionSpan;
+    use venus_core::message::trainer::TrainTrajectory;
 
-    fn line() -> Line {
-        let turn = |drawn: std::ops::Range<usize>, message: &str, output: Option<&str>| TurnLine {
-            message: message.to_owned(),
-            command: message.to_owned(),
-            output: output.map(str::to_owned),
-            tokens: drawn.len(),
+    fn exported() -> Exported {
+        let turn = |drawn: std::ops::Range<usize>, message: &str, output: Option<&str>| Turn {
             drawn,
-            cached_tokens: 2,
-            seconds: output.map(|_| 0.5),
-            queued_seconds: 0.0,
-            generation_seconds: 1.0,
+            message: message.to_owned(),
+            command: output.map(|_| message.to_owned()),
+            output: output.map(str::to_owned),
+            ..Turn::default()
         };
-        Line {
-            step: Some(Version(3)),
-            group: GroupId(1),
+        let train = TrainTrajectory {
             trajectory: TrajectoryId(9),
-            restart: 1,
-            task: "count-7".to_owned(),
-            family: "count".to_owned(),
-            instruction: "Count the files.".to_owned(),
-            reward: 1.0,
-            end: End::Done,
-            turns: vec![turn(2..4, "ls", Some("a b")), turn(6..8, "done", None)],
-            prompt_tokens: 2,
             tokens: (10..18).collect(),
             mask: vec![0, 0, 1, 1, 0, 0, 1, 1],
             logprobs: vec![0.0, 0.0, -0.5, -0.25, 0.0, 0.0, -1.0, -2.0],
             spans: vec![VersionSpan { version: Version(2), start: 2, end: 8 }],
-            create_seconds: 0.1,
-            grading_seconds: 0.2,
-            total_seconds: 2.0,
+            reward: 1.0,
+        };
+        let trajectory = FinishedTrajectory {
+            train,
+            prompt_tokens: 2,
+            end: End::Done,
+            restart: 1,
+            turns: vec![turn(2..4, "ls", Some("a b")), turn(6..8, "done", None)],
+            create: 0.1,
+            grading: 0.2,
+            total: 2.0,
+        };
+        Exported {
+            group: GroupId(1),
+            task: "count-7".to_owned(),
+            family: "count".to_owned(),
+            instruction: "Count the files.".to_owned(),
+            trained_into: Some(Version(3)),
+            trajectory,
         }
     }
 
     #[test]
     fn an_atif_document_has_messages_calls_results_and_the_tokens_of_each_step() {
-        let context = Context { session: "run-1", model: "tiny", temperature: 1.0 };
-        let document = document(&line(), &context);
+        let context = Context { session: "run-1", model: "tiny", temperature: 1.0, instruction: "Count the files." };
+        let document = document(&exported(), &context);
         assert_eq!(document["schema_version"], "ATIF-v1.8");
         let steps = document["steps"].as_array().unwrap();
-        let sources: Vec<_> =
-            steps.iter().map(|s| (s["step_id"].as_u64().unwrap(), s["source"].as_str().unwrap())).collect();
-        assert_eq!(sources, [(1, "user"), (2, "agent"), (3, "agent")]);
+        let source = |step: &Value| (step["step_id"].as_u64().unwrap(), step["source"].as_str().unwrap().to_owned());
+        let sources: Vec<_> = steps.iter().map(source).collect();
+        assert_eq!(sources, [(1, "user".to_owned()), (2, "agent".to_owned()), (3, "agent".to_owned())]);
         assert_eq!(steps[1]["tool_calls"][0]["arguments"]["command"], "ls");
         assert_eq!(steps[1]["observation"]["results"][0], json!({ "source_call_id": "call-1", "content": "a b" }));
         assert_eq!(steps[1]["metrics"]["prompt_token_ids"], json!([10, 11]));

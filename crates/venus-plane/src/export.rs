@@ -1,93 +1,29 @@
 //! Finished trajectories as JSON lines, for programs.
 
-use crate::agent::{End, FinishedTrajectory, Turn};
+use crate::agent::FinishedTrajectory;
 use crate::record::{Entry, LogError, entries};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
-use std::ops::Range;
 use std::path::{Path, PathBuf};
-use venus_core::ids::{GroupId, TokenId, TrajectoryId, Version};
-use venus_core::message::engine::VersionSpan;
+use venus_core::ids::{GroupId, TrajectoryId, Version};
 
-/// One line: a trajectory of a complete group. All per-token arrays have one entry a token.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Line {
-    /// Step whose batch it was in; none if it was not trained.
-    pub step: Option<Version>,
+/// A trajectory of a complete group, with what the rest of the log knows of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Exported {
     /// Its group.
     pub group: GroupId,
-    /// Which trajectory.
-    pub trajectory: TrajectoryId,
-    /// How often it had been started before.
-    pub restart: u32,
     /// Name of its task.
     pub task: String,
     /// The task's family.
     pub family: String,
     /// What the agent was told.
     pub instruction: String,
-    /// The grader's verdict.
-    pub reward: f32,
-    /// Why the agent stopped.
-    pub end: End,
-    /// Turns for people.
-    pub turns: Vec<TurnLine>,
-    /// Tokens of the prompt.
-    pub prompt_tokens: usize,
-    /// Prompt, drawn tokens and tool output.
-    pub tokens: Vec<TokenId>,
-    /// 1 where the token was drawn.
-    pub mask: Vec<u8>,
-    /// Logprob with which it was; 0 elsewhere.
-    pub logprobs: Vec<f32>,
-    /// Which weights drew which tokens.
-    pub spans: Vec<VersionSpan>,
-    /// Seconds until the sandbox was there.
-    pub create_seconds: f64,
-    /// Seconds of grading.
-    pub grading_seconds: f64,
-    /// Seconds from start to reward.
-    pub total_seconds: f64,
-}
-
-/// One turn of a [`Line`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TurnLine {
-    /// The message drawn.
-    pub message: String,
-    /// The command in it; the message where none was run.
-    pub command: String,
-    /// What the agent was told of the result; none where no command was run.
-    pub output: Option<String>,
-    /// Tokens drawn.
-    pub tokens: usize,
-    /// The same, as a range of the line's tokens.
-    pub drawn: Range<usize>,
-    /// Context tokens found cached.
-    pub cached_tokens: u64,
-    /// Seconds the command ran.
-    pub seconds: Option<f64>,
-    /// Seconds between wanting a slot and having one.
-    pub queued_seconds: f64,
-    /// Seconds of generation.
-    pub generation_seconds: f64,
-}
-
-impl From<Turn> for TurnLine {
-    fn from(turn: Turn) -> Self {
-        Self {
-            command: turn.command.unwrap_or_else(|| turn.message.clone()),
-            message: turn.message,
-            seconds: turn.output.is_some().then_some(turn.tool),
-            output: turn.output,
-            tokens: turn.drawn.len(),
-            drawn: turn.drawn,
-            cached_tokens: turn.cached.0,
-            queued_seconds: turn.queued,
-            generation_seconds: turn.generation,
-        }
-    }
+    /// Version its group was trained into; none if it was not.
+    pub trained_into: Option<Version>,
+    /// Everything else: token ids, mask, logprobs, version spans, reward, turns, times.
+    #[serde(flatten)]
+    pub trajectory: FinishedTrajectory,
 }
 
 /// What keeps an export from being written.
@@ -106,23 +42,12 @@ pub enum ExportError {
     },
 }
 
-/// A group as the log tells it.
-#[derive(Default)]
-struct Group {
-    task: String,
-    family: String,
-    instruction: String,
-    members: Vec<TrajectoryId>,
-    finished: BTreeMap<TrajectoryId, FinishedTrajectory>,
-    step: Option<Version>,
-}
-
 /// The trajectories of all complete groups in a log, by group and trajectory. Of a trajectory that ran again after a crash
 /// the last result counts, as it does for training.
 ///
 /// # Errors
 /// When the log cannot be read.
-pub fn lines(log: &Path) -> Result<Vec<Line>, LogError> {
+pub fn trajectories(log: &Path) -> Result<Vec<Exported>, LogError> {
     let mut groups: BTreeMap<GroupId, Group> = BTreeMap::new();
     let mut owner: BTreeMap<TrajectoryId, GroupId> = BTreeMap::new();
     for entry in entries(log)? {
@@ -138,56 +63,59 @@ pub fn lines(log: &Path) -> Result<Vec<Line>, LogError> {
                 }
             }
             Entry::StepCommitted { groups: trained, version, .. } => {
-                let step = |id: GroupId| groups.get_mut(&id).map(|group| group.step = Some(version));
-                trained.into_iter().filter_map(step).for_each(drop);
+                for id in trained {
+                    groups.entry(id).and_modify(|group| group.trained_into = Some(version));
+                }
             }
             Entry::RunResumed { version } => {
-                groups.values_mut().for_each(|group| group.step = group.step.filter(|step| *step <= version));
+                let keep =
+                    |group: &mut Group| group.trained_into = group.trained_into.filter(|since| *since <= version);
+                groups.values_mut().for_each(keep);
             }
             _ => {}
         }
     }
     let complete = groups.into_iter().filter(|(_, group)| group.finished.len() == group.members.len());
-    Ok(complete.flat_map(|(id, group)| group.into_lines(id)).collect())
+    Ok(complete.flat_map(|(id, group)| group.export(id)).collect())
+}
+
+/// A group as the log tells it.
+#[derive(Default)]
+struct Group {
+    task: String,
+    family: String,
+    instruction: String,
+    members: Vec<TrajectoryId>,
+    finished: BTreeMap<TrajectoryId, FinishedTrajectory>,
+    trained_into: Option<Version>,
 }
 
 impl Group {
-    fn into_lines(self, id: GroupId) -> impl Iterator<Item = Line> {
-        let Self { task, family, instruction, finished, step, .. } = self;
-        finished.into_values().map(move |trajectory| Line {
-            step,
+    fn export(self, id: GroupId) -> impl Iterator<Item = Exported> {
+        let Self { task, family, instruction, finished, trained_into, .. } = self;
+        finished.into_values().map(move |trajectory| Exported {
             group: id,
-            trajectory: trajectory.train.trajectory,
-            restart: trajectory.restart,
             task: task.clone(),
             family: family.clone(),
             instruction: instruction.clone(),
-            reward: trajectory.train.reward,
-            end: trajectory.end,
-            turns: trajectory.turns.into_iter().map(TurnLine::from).collect(),
-            prompt_tokens: trajectory.prompt_tokens,
-            tokens: trajectory.train.tokens,
-            mask: trajectory.train.mask,
-            logprobs: trajectory.train.logprobs,
-            spans: trajectory.train.spans,
-            create_seconds: trajectory.create,
-            grading_seconds: trajectory.grading,
-            total_seconds: trajectory.total,
+            trained_into,
+            trajectory,
         })
     }
 }
 
-/// Writes the [`lines`] of a log, and returns how many they are. The file is complete or as it was.
+/// Writes one line of JSON a trajectory. The file is complete or absent.
 ///
 /// # Errors
 /// When the log cannot be read or the file not be written.
 pub fn write_jsonl(log: &Path, path: &Path) -> Result<u64, ExportError> {
-    let lines = lines(log)?;
+    let all = trajectories(log)?;
+    let failed = |source| ExportError::Write { path: path.to_owned(), source };
     let partial = path.with_extension("partial");
     let write = || -> io::Result<()> {
         let mut file = BufWriter::new(std::fs::File::create(&partial)?);
-        for line in &lines {
-            serde_json::to_writer(&mut file, line)?;
+        for trajectory in &all {
+            serde_json::to_writer(&mut file, trajectory)?;
             file.write_all(b"\n")?;
         }
         file.flush()?;
@@ -195,7 +123,7 @@ pub fn write_jsonl(log: &Path, path: &Path) -> Result<u64, ExportError> {
     };
     write().map_err(|source| {
         let _ = std::fs::remove_file(&partial);
-        ExportError::Write { path: path.to_owned(), source }
+        failed(source)
     })?;
-    Ok(lines.len() as u64)
+    Ok(all.len() as u64)
 }

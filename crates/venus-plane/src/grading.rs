@@ -21,7 +21,7 @@ const QUOTED_OUTPUT: usize = 400;
 ///
 /// # Errors
 /// [`Failure::Grader`] when the grader is at fault, [`Failure::ToolLost`] when the sandbox is.
-pub(crate) async fn grade<S: Sandbox>(sandbox: &S, task: &Task, grace: Duration) -> Result<f32, Failure> {
+pub async fn grade<S: Sandbox>(sandbox: &S, task: &Task, grace: Duration) -> Result<f32, Failure> {
     within(grace, sandbox.kill_processes()).await?.map_err(lost)?;
     clear(sandbox, task, grace).await?;
     for file in &task.tests {

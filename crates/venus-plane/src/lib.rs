@@ -5,7 +5,7 @@
 //! | [`task`] | what an agent is asked to do and how it is graded |
 //! | [`stream`] | which group gets which task |
 //! | [`agent`] | one trajectory: prompt, turns, tools |
-//! | `grading` | from a sandbox to a reward |
+//! | [`grading`] | from a sandbox to a reward |
 //! | [`coordinator`] | many trajectories: groups, batches, versions, evaluation |
 //! | [`ledger`] | each complete group to the trainer, once |
 //! | [`record`] | the log a killed run goes on from |
@@ -18,7 +18,7 @@ pub mod atif;
 pub mod coordinator;
 pub mod engine;
 pub mod export;
-mod grading;
+pub mod grading;
 pub mod ledger;
 pub mod record;
 pub mod report;

@@ -215,19 +215,10 @@ pub struct EvalReport {
     pub tokens_mean: f64,
     /// Why agents stopped.
     pub ends: BTreeMap<End, u64>,
-    /// By the task's family.
-    pub families: BTreeMap<String, Score>,
+    /// Success by the task's family.
+    pub by_kind: BTreeMap<String, f64>,
     /// Seconds it took.
     pub seconds: f64,
-}
-
-/// Tasks and how many of them were solved.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Score {
-    /// With a reward.
-    pub tasks: u64,
-    /// With a reward of at least 1.
-    pub solved: u64,
 }
 
 /// How a run ended.

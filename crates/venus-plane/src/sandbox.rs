@@ -6,6 +6,8 @@ use std::future::Future;
 use std::time::Duration;
 use venus_core::message::sandbox::{CreateSandbox, Exec, ExecResult, ExecStatus, SandboxError, SandboxErrorKind};
 
+const REMOVE_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Gives out sandboxes.
 pub trait SandboxClient: Send + Sync + 'static {
     /// The lease of one sandbox.
@@ -34,15 +36,24 @@ pub trait Sandbox: Send + Sync + 'static {
     /// At most `max` bytes from the start of a file. [`SandboxErrorKind::Invalid`] when there is no such file.
     fn read(&self, path: &str, max: u64) -> impl Future<Output = Result<Vec<u8>, SandboxError>> + Send;
 
-    /// Removes a file, or a directory with all in it; fine if there is nothing. Done from outside: no program of the sandbox
-    /// takes part.
-    fn remove(&self, path: &str) -> impl Future<Output = Result<(), SandboxError>> + Send;
+    /// Removes a file, or a directory with all in it; fine if there is nothing. A node that can do this from outside should: the
+    /// `rm` used otherwise is the sandbox's own.
+    fn remove(&self, path: &str) -> impl Future<Output = Result<(), SandboxError>> + Send {
+        async move {
+            let command = format!("rm -rf {}", quote(&self.locate(path)));
+            let result = self.exec(shell("sh", &command, "/", BTreeMap::new(), REMOVE_TIMEOUT)).await?;
+            if result.status == (ExecStatus::Exited { code: 0 }) {
+                return Ok(());
+            }
+            Err(invalid(format!("{path} cannot be removed: {}", String::from_utf8_lossy(&result.output))))
+        }
+    }
 
     /// Ends every process that is still running inside.
     fn kill_processes(&self) -> impl Future<Output = Result<(), SandboxError>> + Send;
 
     /// Frees the sandbox and returns when that is done.
-    fn kill(&self) -> impl Future<Output = ()> + Send;
+    fn kill(self) -> impl Future<Output = Result<(), SandboxError>> + Send;
 
     /// What a command must call the absolute path `path`. They differ only where the host allows no root of its own.
     fn locate(&self, path: &str) -> String {

@@ -13,6 +13,7 @@ use crate::stop::Urgency;
 use crate::stream::family;
 use crate::task::Task;
 use crate::trainer::TrainerClient;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use venus_core::ids::{AttemptId, GroupId, TrajectoryId, Version};
 use venus_core::message::engine::Class;
@@ -46,6 +47,8 @@ struct Totals {
     reward: f64,
     turns: u64,
     drawn: u64,
+    /// Solved and tried, by family.
+    families: BTreeMap<&'static str, (u64, u64)>,
 }
 
 impl Totals {
@@ -57,14 +60,16 @@ impl Totals {
         self.turns += finished.turns.len() as u64;
         self.drawn += finished.drawn();
         *self.report.ends.entry(finished.end).or_default() += 1;
-        let score = self.report.families.entry(family(task).to_owned()).or_default();
-        score.tasks += 1;
-        score.solved += success;
+        let (solved, tasks) = self.families.entry(family(task)).or_default();
+        *solved += success;
+        *tasks += 1;
     }
 
     fn finish(self, version: Version) -> EvalReport {
         let mut report = self.report;
         report.version = version;
+        let share = |(family, (solved, tasks)): (&str, _)| (family.to_owned(), ratio(solved, tasks));
+        report.by_kind = self.families.into_iter().map(share).collect();
         report.success = ratio(report.solved, report.tasks);
         report.reward_mean = if report.tasks == 0 { 0.0 } else { self.reward / report.tasks as f64 };
         report.turns_mean = ratio(self.turns, report.tasks);

@@ -157,9 +157,9 @@ async fn the_export_has_each_trajectory_of_a_killed_and_resumed_run_once() {
     assert_eq!(export::write_jsonl(&log, &out).unwrap(), 12);
     let lines = std::fs::read_to_string(&out).unwrap();
     let lines: Vec<serde_json::Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let ids: BTreeSet<_> = lines.iter().map(|line| line["trajectory"].as_u64().unwrap()).collect();
+    let ids: BTreeSet<_> = lines.iter().map(|line| line["train"]["trajectory"].as_u64().unwrap()).collect();
     assert_eq!(ids, (0..12).collect());
-    assert!(lines.iter().all(|line| line["step"].is_u64() && line["end"] == "done"));
+    assert!(lines.iter().all(|line| line["trained_into"].is_u64() && line["end"] == "done"));
 }
 
 #[test]

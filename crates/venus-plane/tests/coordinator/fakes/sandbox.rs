@@ -205,5 +205,7 @@ impl Sandbox for Fake {
         Ok(())
     }
 
-    async fn kill(&self) {}
+    async fn kill(self) -> Result<(), SandboxError> {
+        Ok(())
+    }
 }
