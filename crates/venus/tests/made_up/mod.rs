@@ -38,8 +38,10 @@ pub fn run(parent: &Path, steps: u64) -> RunDir {
         let groups: Vec<GroupId> = [2 * step - 2, 2 * step - 1].map(GroupId).to_vec();
         for &group in &groups {
             let members: Vec<TrajectoryId> = (4 * group.0..4 * group.0 + 4).map(TrajectoryId).collect();
-            let task = format!("{}-train-7-{}", FAMILIES[group.0 as usize % 4], group.0);
-            add(Entry::GroupOpened { group, task, members: members.clone() });
+            let family = FAMILIES[group.0 as usize % 4].to_owned();
+            let task = format!("{family}-train-7-{}", group.0);
+            let instruction = format!("Solve {task}.");
+            add(Entry::GroupOpened { group, task, family, instruction, members: members.clone() });
             for id in members {
                 add(Entry::TrajectoryFinished(Box::new(trajectory(id, step, steps))));
             }
