@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use venus_core::ids::SandboxId;
 use venus_core::message::sandbox::{CreateSandbox, Exec, ExecStatus, SandboxErrorKind};
-use venus_sandbox::{Level, Template};
+use venus_sandbox::{Base, Level, Template};
 
 macro_rules! conformance {
     ($($name:ident)*) => {
@@ -53,6 +53,7 @@ conformance! {
     privileged_calls_are_refused
     the_init_cannot_be_touched_from_inside
     layers_are_merged_and_stay_unchanged
+    a_directory_can_be_the_base
     a_deadline_ends_the_sandbox
     a_repeated_create_is_recognised
     a_dropped_exec_kills_its_command
@@ -384,6 +385,35 @@ async fn layers_are_merged_and_stay_unchanged(f: Fixture) {
         assert_eq!(output(&sandbox, script).await, "highlowin usrtemplate\nboth");
     }
     assert_eq!(std::fs::read_to_string(low.join("app/low")).unwrap(), "low");
+}
+
+async fn a_directory_can_be_the_base(f: Fixture) {
+    let base = f.dir.path().join("base");
+    let libraries = std::process::Command::new("ldd").arg("/bin/bash").output().unwrap().stdout;
+    let libraries = String::from_utf8(libraries).unwrap();
+    for path in libraries.split_whitespace().filter(|word| word.starts_with('/')).chain(["/bin/bash"]) {
+        let target = base.join(path.trim_start_matches('/'));
+        std::fs::create_dir_all(target.parent().unwrap()).unwrap();
+        std::fs::copy(path, target).unwrap();
+    }
+    let template = Template {
+        name: "based".to_owned(),
+        base: Base::Directory(base.clone()),
+        workdir: "/made".to_owned(),
+        ..Template::default()
+    };
+    f.node.register_template(template).unwrap();
+    let created = f.node.create(CreateSandbox { template: "based".to_owned(), ..request(1) }).await;
+    if f.level == Level::Confined {
+        assert_eq!(created.err().unwrap().kind, SandboxErrorKind::Invalid);
+        return;
+    }
+    let sandbox = created.unwrap();
+    let script =
+        "echo x > /made/file; echo x > /bin/new; echo $PWD; echo /*; test -r /proc/self/status && echo x > /dev/null";
+    assert_eq!(output(&sandbox, script).await.lines().next(), Some("/made"));
+    assert!(!output(&sandbox, "echo /*").await.contains("usr"));
+    assert!(!base.join("bin/new").exists() && !base.join("made").exists());
 }
 
 async fn a_deadline_ends_the_sandbox(f: Fixture) {

@@ -13,7 +13,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use venus_sandbox::{EnvNode, Level, NodeOptions, SandboxErrorKind, Template};
+use venus_sandbox::{
+    CreateSandbox, EnvNode, Exec, ExecStatus, Level, Limits, NodeOptions, Probe, SandboxErrorKind, Template,
+};
 
 const LEVELS: [Level; 3] = [Level::Root, Level::UserNs, Level::Confined];
 /// Tells a copy of this test program to hold a node.
@@ -299,16 +301,51 @@ async fn a_program_that_is_no_launcher_is_named() {
     }
 }
 
+/// A container engine refuses namespaces, mounts and `clone3`; so does a sandbox of our own.
+#[tokio::test(flavor = "multi_thread")]
+async fn inside_a_plain_container_the_confined_level_is_chosen_and_keeps_its_promises() {
+    let Some(f) = Fixture::start(Level::Root) else { return };
+    let Some(conformance) = conformance() else {
+        println!("SKIPPED: the conformance tests are not built");
+        return;
+    };
+    let layer = f.dir.path().join("layer");
+    for (from, to) in [(&*conformance, Path::new("/conformance")), (launcher(), launcher())] {
+        let to = layer.join(to.strip_prefix("/").unwrap());
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::copy(from, to).unwrap();
+    }
+    let template = Template { name: "tests".to_owned(), layers: vec![layer], ..Template::host("") };
+    f.node.register_template(template).unwrap();
+    let wanted = CreateSandbox { template: "tests".to_owned(), limits: Limits::default(), ..request(1) };
+    let container = f.node.create(wanted).await.unwrap();
+    let probe = format!("VENUS_SANDBOX_LAUNCHER=probe {}", launcher().display());
+    let probe: Probe = serde_json::from_str(&output(&container, &probe).await).unwrap();
+    let available = |name: &str| probe.checks.iter().any(|check| check.name == name && check.available);
+    assert!(!available("root") && !available("userns") && available("seccomp"), "{probe:?}");
+    let script = "/conformance confined::files confined::a_timeout confined::kill confined::the_host confined::links";
+    let tests = Exec { max_output: 1 << 20, timeout_ms: 60_000, ..bash(script) };
+    let result = container.exec(tests).await.unwrap();
+    let text = String::from_utf8_lossy(&result.output);
+    assert_eq!(result.status, ExecStatus::Exited { code: 0 }, "{text}");
+    assert!(text.contains(" 7 passed"), "{text}");
+}
+
+/// The program of the conformance tests, built beside this one.
+fn conformance() -> Option<PathBuf> {
+    let here = std::env::current_exe().unwrap();
+    let built = fs::read_dir(here.parent().unwrap()).unwrap().flatten().map(|entry| entry.path()).filter(|path| {
+        path.extension().is_none() && path.file_name().unwrap().to_string_lossy().starts_with("conformance-")
+    });
+    // An older build may lie there too.
+    built.max_by_key(|path| fs::metadata(path).unwrap().modified().unwrap())
+}
+
 /// The levels that need no privilege, as a user that has none.
 #[test]
 fn an_unprivileged_user_gets_the_same_promises() {
     const NOBODY: u32 = 65534;
-    let here = std::env::current_exe().unwrap();
-    let Some(conformance) =
-        fs::read_dir(here.parent().unwrap()).unwrap().flatten().map(|entry| entry.path()).find(|path| {
-            path.extension().is_none() && path.file_name().unwrap().to_string_lossy().starts_with("conformance-")
-        })
-    else {
+    let Some(conformance) = conformance() else {
         println!("SKIPPED: the conformance tests are not built");
         return;
     };

@@ -101,3 +101,37 @@ impl Hierarchy for V2 {
         vec![self.directory.clone()]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use venus_core::units::Bytes;
+
+    /// A directory with the files the kernel would show; what is written to them stays.
+    fn imitation(controllers: &str) -> tempfile::TempDir {
+        let parent = tempfile::tempdir().unwrap();
+        fs::write(parent.path().join("cgroup.controllers"), controllers).unwrap();
+        parent
+    }
+
+    #[test]
+    fn limits_are_written_in_the_kernels_words() {
+        let directory = imitation("cpuset cpu memory pids");
+        let hierarchy = V2 { directory: directory.path().to_owned(), controls: enable(directory.path()).unwrap() };
+        let limits = Limits { memory: Some(Bytes(1 << 20)), pids: Some(9), cpu_millis: Some(1500), file_size: None };
+        hierarchy.create("7", &limits).unwrap();
+        let read = |file: &str| fs::read_to_string(directory.path().join("7").join(file)).unwrap();
+        assert_eq!(read("memory.max"), "1048576");
+        assert_eq!(read("pids.max"), "9");
+        assert_eq!(read("cpu.max"), "150000 100000");
+        assert!(hierarchy.clone_target("7").is_some());
+        assert_eq!(hierarchy.oom_counter().unwrap().1, "memory.events");
+    }
+
+    #[test]
+    fn a_group_without_controllers_to_hand_down_is_left_as_it_was() {
+        let directory = imitation("hugetlb");
+        assert!(V2::under(directory.path(), "n").is_err());
+        assert!(!directory.path().join("venus-n").exists());
+    }
+}
