@@ -230,15 +230,6 @@ impl<C: SandboxClient, T: TrainerClient> Coordinator<C, T> {
         }
         let (sender, facts) = unbounded_channel();
         let protocol = Arc::new(Protocol::new(tokenizer)?);
-        let episode = EpisodeOptions {
-            agent: options.agent.clone(),
-            seed: options.seed,
-            temperature: options.sampling.temperature,
-            top_p: options.sampling.top_p,
-            top_k: options.sampling.top_k,
-        };
-        let mut ticks = tokio::time::interval(crate::agent::seconds(options.progress_every));
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let heldout: Vec<_> = heldout.into_iter().take(options.evaluation.tasks).collect();
         let tasks = resumed_tasks(&train, &resume)?;
         let mut coordinator = Self {
@@ -252,7 +243,7 @@ impl<C: SandboxClient, T: TrainerClient> Coordinator<C, T> {
             next_group: GroupId(0),
             crew: Crew::new(sandboxes, protocol, sender.clone()),
             live: BTreeMap::new(),
-            training_episodes: Arc::new(episode),
+            training_episodes: Arc::new(episode_options(&options)),
             trainer: Arc::new(trainer),
             training: JoinSet::new(),
             engines: BTreeMap::new(),
@@ -272,7 +263,7 @@ impl<C: SandboxClient, T: TrainerClient> Coordinator<C, T> {
             stop,
             events,
             origin: tokio::time::Instant::now(),
-            ticks,
+            ticks: ticks(&options),
             forwarders: JoinSet::new(),
             options,
         };
@@ -411,6 +402,23 @@ impl<C: SandboxClient, T: TrainerClient> Coordinator<C, T> {
         // Nobody has to listen.
         let _ = self.events.send(event);
     }
+}
+
+fn episode_options(options: &CoordinatorOptions) -> EpisodeOptions {
+    EpisodeOptions {
+        agent: options.agent.clone(),
+        seed: options.seed,
+        temperature: options.sampling.temperature,
+        top_p: options.sampling.top_p,
+        top_k: options.sampling.top_k,
+    }
+}
+
+fn ticks(options: &CoordinatorOptions) -> Interval {
+    let mut ticks = tokio::time::interval(crate::agent::seconds(options.progress_every));
+    // After a pause one tick says all that several would.
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    ticks
 }
 
 fn resume_point(resume: &Resume) -> ResumePoint {

@@ -1,5 +1,8 @@
 //! Evaluation: held-out tasks through the same agent loop, engines and sandboxes, between two steps.
 //!
+//! It runs on the newest weights once all engines have them and before they are published: no batch is trained meanwhile, so the weights stay
+//! the same. Nothing of the next batch starts either; what is in flight, with an async factor above 1, goes on beside it.
+//!
 //! Its trajectories are no group members: neither the scheduler nor the ledger knows them, and they are not recorded. Each goes to a fixed
 //! engine, which queues what it cannot run.
 

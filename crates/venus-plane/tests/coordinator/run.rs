@@ -1,6 +1,6 @@
 //! Whole runs against fakes.
 
-use crate::fakes::{self, EngineFake, Nodes, SandboxPlan, World, text};
+use crate::fakes::{self, Dice, EngineFake, Nodes, SandboxPlan, World, text};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
@@ -131,6 +131,34 @@ async fn a_failed_grader_is_never_a_reward_and_drops_its_group_in_the_end() {
         notices.iter().any(|n| n.contains("neither reward.txt") && n.contains("not a git repository")),
         "{notices:?}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_episode_that_panics_is_a_failed_trajectory_and_not_a_failed_run() {
+    let mut world = World::new();
+    world.options.steps = 1;
+    let panics = |restart_seed: u64, turn| turn == 0 && Dice(restart_seed).chance(30);
+    world.engines = vec![EngineFake::saying(move |request, turn| match panics(request.sampling.seed, turn) {
+        true => text("panic"),
+        false => text("done"),
+    })];
+    let (mut watch, run) = world.start();
+    assert_eq!(run.await.unwrap().groups_trained, 2);
+    let events = watch.seen();
+    assert!(steps(&events)[0].failures.contains_key("loop"), "some did panic");
+    nothing_left(&world.nodes);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_that_the_sandbox_refuses_is_told_to_the_agent() {
+    let mut world = World::new();
+    world.options.steps = 1;
+    world.engines = vec![EngineFake::saying(|_, turn| if turn == 0 { text("refused") } else { text("done") })];
+    world.run().await.unwrap();
+    let told = "[not run: no such directory]".bytes().map(u32::from).collect::<Vec<_>>();
+    let batches = world.trainers.batches();
+    let tokens = &batches[0].groups[0].trajectories[0].tokens;
+    assert!(tokens.windows(told.len()).any(|w| w == told));
 }
 
 #[tokio::test(start_paused = true)]

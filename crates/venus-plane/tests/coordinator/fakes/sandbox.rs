@@ -130,7 +130,7 @@ impl Fake {
         self.files.lock().unwrap()
     }
 
-    /// `echo TEXT`, `cheat`, `hang`, `break` (the sandbox is gone from then on), the grader's preparation and the grader.
+    /// `echo TEXT`, `cheat`, `hang`, `refused`, `panic`, `break` (the sandbox is gone from then on), the grader's preparation and the grader.
     async fn command(&self, exec: &Exec) -> (ExecStatus, String) {
         let ok = ExecStatus::Exited { code: 0 };
         let command = exec.argv.last().cloned().unwrap_or_default();
@@ -143,6 +143,7 @@ impl Fake {
         self.node.state().commands.push(command.clone());
         match command.split_once(' ') {
             Some(("echo", text)) => (ok, format!("{text}\n")),
+            _ if command == "panic" => panic!("a bug in a client"),
             _ if command == "break" => {
                 self.broken.store(true, Ordering::SeqCst);
                 (ok, String::new())
@@ -179,6 +180,9 @@ impl Sandbox for Fake {
         sleep(self.node.delay()).await;
         if self.broken.load(Ordering::SeqCst) || self.node.hit(|plan| plan.exec_fails) {
             return Err(error(SandboxErrorKind::Gone, "the sandbox is gone"));
+        }
+        if exec.argv.last().is_some_and(|command| command == "refused") {
+            return Err(error(SandboxErrorKind::Invalid, "no such directory"));
         }
         let limit = Duration::from_millis(exec.timeout_ms);
         let (status, output) =
