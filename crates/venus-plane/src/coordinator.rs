@@ -9,7 +9,7 @@
 //!       -> (evaluation) -> VersionPublished -> ...
 //! ```
 //!
-//! A fact about an episode names the start it belongs to ([`Who`]), a fact about a turn its attempt; what is not current is
+//! A fact about an episode names the start it belongs to, a fact about a turn its attempt; what is not current is
 //! dropped. Whatever ends a run, its episodes are cancelled and their sandboxes freed before [`run`] returns.
 
 mod crew;
