@@ -1,9 +1,11 @@
 //! `venus convert`.
 
+use crate::cli::say;
 use crate::failure::Failure;
 use clap::Subcommand;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use venus_lm::gguf;
 
 /// `venus convert`.
 #[derive(Clone, Debug, Subcommand)]
@@ -22,6 +24,10 @@ pub enum ConvertVerb {
 /// # Errors
 /// The file is not what it should be, or the directory cannot be written.
 pub fn run(verb: &ConvertVerb) -> anyhow::Result<ExitCode> {
-    let ConvertVerb::Gguf { file, dir: _ } = verb;
-    Err(Failure::failed(format!("cannot convert {}: not wired yet", file.display()), "use another verb").into())
+    let ConvertVerb::Gguf { file, dir } = verb;
+    gguf::convert(file, dir).map_err(|error| {
+        Failure::failed(error, "Llama and Qwen3 models in f32, f16, bf16 or the common quantizations can be converted")
+    })?;
+    say(&format!("model: {0}\nTrain it with `venus train --model {0}`\n", dir.display()))?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -115,6 +115,15 @@ fn tasks_are_listed_and_shown_in_full() {
 }
 
 #[test]
+fn what_cannot_be_converted_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("model.gguf"), "not a model").unwrap();
+    let ran = venus(dir.path(), &["convert", "gguf", "model.gguf", "out"]);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stderr.contains("model.gguf") && ran.stderr.contains(" next: "), "{}", ran.stderr);
+}
+
+#[test]
 fn help_shows_the_verbs() {
     let dir = tempfile::tempdir().unwrap();
     insta::assert_snapshot!("help", venus(dir.path(), &["--help"]).stdout);
