@@ -77,6 +77,7 @@ fn serve() -> io::Result<()> {
 }
 
 fn open(start: &Start) -> io::Result<Boxes> {
+    sweep::open_state_dir(&start.state_dir)?;
     sweep::sweep(&start.state_dir);
     Boxes::open(start)
 }

@@ -120,13 +120,17 @@ impl EnvNode {
         let failed = |error_: io::Error| {
             error(SandboxErrorKind::Internal, format!("cannot start the sandbox launcher: {error_}"))
         };
-        let (socket, child) = spawn_launcher(&options.launcher).map_err(failed)?;
+        let (socket, mut child) = spawn_launcher(&options.launcher).map_err(failed)?;
         let start = Start { state_dir: options.state_dir, level: options.level, disk: options.disk };
-        let started = match shake_hands(&socket, start).map_err(failed)? {
-            LauncherEvent::Started(started) => started,
-            LauncherEvent::Unusable(reason) => return Err(error(SandboxErrorKind::Unsupported, reason)),
-            LauncherEvent::Gone(_) => return Err(failed(io::ErrorKind::InvalidData.into())),
-        };
+        let started = shake_hands(&socket, start).map_err(failed).and_then(|event| match event {
+            LauncherEvent::Started(started) => Ok(started),
+            LauncherEvent::Unusable(reason) => Err(error(SandboxErrorKind::Unsupported, reason)),
+            LauncherEvent::Gone(_) => Err(failed(io::ErrorKind::InvalidData.into())),
+        });
+        let started = started.inspect_err(|_| {
+            // It has ended or is no launcher at all.
+            let _ = child.kill().and_then(|()| child.wait().map(drop));
+        })?;
         tracing::info!(level = %started.level, reason = started.reason, "env node started");
         for missing in &started.missing {
             tracing::warn!(limit = missing.name, detail = missing.detail, "this host lacks a limit");

@@ -5,9 +5,9 @@
 //! template's layers lie below it read-only, shared by siblings down to the page cache.
 
 use crate::sys;
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs::{self, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt, lchown, symlink};
+use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 
 /// Directories of the host that make up its userland.
@@ -57,48 +57,51 @@ pub(crate) struct Tree {
 
 /// Builds the root in the caller's own mount namespace and moves into it. The working directory is the stage.
 pub(crate) fn enter(plan: &RootPlan) -> io::Result<()> {
-    let step = |what: &str, result: io::Result<()>| {
-        result.map_err(|error| io::Error::new(error.kind(), format!("{what}: {error}")))
-    };
     let options = format!("mode=755,size={}", plan.disk);
-    step("tmpfs", sys::mount("tmpfs", "box", "tmpfs", libc::MS_NOSUID | libc::MS_NODEV, &options))?;
+    named("tmpfs", sys::mount("tmpfs", "box", "tmpfs", libc::MS_NOSUID | libc::MS_NODEV, &options))?;
     let root = Path::new("box/root");
     fs::create_dir(root)?;
-    step("root", stack(plan, &plan.lowers, root, "0"))?;
+    named("root", stack(plan, &plan.lowers, root, "0"))?;
     for (number, tree) in plan.trees.iter().enumerate() {
         let target = root.join(&tree.name);
-        if !tree.writable {
-            step(&tree.name, sys::bind(&tree.lowers[0], &target, false))?;
-        } else if plan.overlay {
-            step(&tree.name, stack(plan, &tree.lowers, &target, &format!("{}", number + 1)))?;
-        } else {
-            step(&tree.name, sys::bind(&tree.lowers[tree.lowers.len() - 1], &target, false))?;
-        }
+        let mounted = match tree.lowers.last() {
+            Some(host) if !tree.writable || !plan.overlay => sys::bind(host, &target, false),
+            _ => stack(plan, &tree.lowers, &target, &(number + 1).to_string()),
+        };
+        named(&tree.name, mounted)?;
     }
+    mount_processes(plan, &root.join("proc"))?;
+    mount_devices(&root.join("dev"))?;
+    std::env::set_current_dir(root)?;
+    named("pivot_root", sys::pivot_here())
+}
+
+fn named(what: &str, result: io::Result<()>) -> io::Result<()> {
+    result.map_err(|error| io::Error::new(error.kind(), format!("{what}: {error}")))
+}
+
+fn mount_processes(plan: &RootPlan, proc: &Path) -> io::Result<()> {
     let quiet = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
-    step("proc", sys::mount("proc", root.join("proc"), "proc", quiet, ""))?;
+    named("proc", sys::mount("proc", proc, "proc", quiet, ""))?;
     if plan.seal_proc {
         for name in ["sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi"] {
-            let path = root.join("proc").join(name);
+            let path = proc.join(name);
             if path.exists() {
-                step(name, sys::attach(&path, &path, sys::MOUNT_ATTR_SEALED, None))?;
+                named(name, sys::attach(&path, &path, sys::MOUNT_ATTR_SEALED, None))?;
             }
         }
     }
-    step("dev", sys::bind("dev", root.join("dev"), true))?;
+    Ok(())
+}
+
+fn mount_devices(dev: &Path) -> io::Result<()> {
+    named("dev", sys::bind("dev", dev, true))?;
+    let options = "newinstance,ptmxmode=666,mode=620";
     // Without pseudo-terminals programs still run; `script` and `tmux` do not.
-    let _ = sys::mount(
-        "devpts",
-        root.join("dev/pts"),
-        "devpts",
-        libc::MS_NOSUID | libc::MS_NOEXEC,
-        "newinstance,ptmxmode=666,mode=620",
-    );
-    DirBuilder::new().mode(0o777).create("box/shm")?;
+    let _ = sys::mount("devpts", dev.join("pts"), "devpts", libc::MS_NOSUID | libc::MS_NOEXEC, options);
+    fs::create_dir("box/shm")?;
     fs::set_permissions("box/shm", Permissions::from_mode(0o1777))?;
-    step("shm", sys::bind("box/shm", root.join("dev/shm"), false))?;
-    std::env::set_current_dir(root)?;
-    step("pivot_root", sys::pivot_here())
+    named("shm", sys::bind("box/shm", dev.join("shm"), false))
 }
 
 /// Lays a fresh writable directory over `lowers` at `target`.

@@ -294,6 +294,14 @@ async fn a_full_node_says_busy() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_state_directory_that_others_can_change_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    let error = Fixture::node(Level::Confined, dir.path()).err().unwrap();
+    assert!(error.message.contains("another user could change it"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_program_that_is_no_launcher_is_named() {
     for program in ["/bin/true", "/no/such/program"] {
         let error = EnvNode::start(NodeOptions { launcher: program.into(), ..NodeOptions::default() }).err().unwrap();

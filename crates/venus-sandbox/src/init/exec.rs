@@ -58,13 +58,11 @@ impl Starter {
         }
         let null = File::open("/dev/null").map_err(internal)?;
         let cwd = files.directory(cwd.unwrap_or(""))?;
-        let programs = candidates(&argv[0], env.get("PATH"));
-        let c = |text: String| CString::new(text).map_err(|_| invalid("an argument contains a zero byte".to_owned()));
-        let arguments = argv.iter().cloned().map(c).collect::<Result<Vec<_>, _>>()?;
-        let variables =
-            env.into_iter().map(|(name, value)| c(format!("{name}={value}"))).collect::<Result<Vec<_>, _>>()?;
+        let programs = strings(candidates(&argv[0], env.get("PATH")))?;
+        let arguments = strings(argv.clone())?;
+        let variables = strings(env.into_iter().map(|(name, value)| format!("{name}={value}")))?;
         let launch = Launch {
-            programs: programs.into_iter().map(c).collect::<Result<_, _>>()?,
+            programs,
             argv: pointers(&arguments),
             env: pointers(&variables),
             cwd: cwd.as_raw_fd(),
@@ -107,6 +105,14 @@ fn candidates(program: &str, path: Option<&String>) -> Vec<String> {
         .filter(|directory| !directory.is_empty())
         .map(|directory| format!("{directory}/{program}"))
         .collect()
+}
+
+fn strings(texts: impl IntoIterator<Item = String>) -> Result<Vec<CString>, Refusal> {
+    let string = |text| {
+        let message = "an argument or a variable contains a zero byte".to_owned();
+        CString::new(text).map_err(|_| (SandboxErrorKind::Invalid, message))
+    };
+    texts.into_iter().map(string).collect()
 }
 
 fn pointers(strings: &[CString]) -> Vec<*const c_char> {

@@ -182,24 +182,30 @@ impl Boxes {
             // Counted per user of a user namespace; a user shared with the host's processes cannot be limited so.
             pids_rlimit: !controls.pids && (self.level != Level::Confined || user.is_some()),
         };
+        Ok(Live { init: self.clone_init(setup, target)?, user })
+    }
+
+    /// Forks an init, which waits until its ids are mapped.
+    fn clone_init(&self, setup: init::Setup<'_>, cgroup: Option<OwnedFd>) -> io::Result<i32> {
         let (wait, go) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         let namespaces = if self.stage.is_some() { NAMESPACES as u64 } else { 0 };
-        match sys::clone3(namespaces, target.as_ref().map(AsFd::as_fd))? {
+        match sys::clone3(namespaces, cgroup.as_ref().map(AsFd::as_fd))? {
             Forked::Child => {
-                let mut keep = [socket.as_raw_fd(), wait.as_raw_fd()];
+                let mut keep = [setup.socket.as_raw_fd(), wait.as_raw_fd()];
                 keep.sort_unstable();
+                // Nothing to read means that the launcher has died.
                 let admitted =
                     sys::close_all_but(&keep).is_ok() && matches!(rustix::io::read(&wait, &mut [0; 1]), Ok(1));
                 if admitted { init::run(setup) } else { sys::exit_now(1) }
             }
             Forked::Parent(pid) => {
-                let admitted = self.map_ids(pid);
-                if let Err(error) = admitted.and_then(|()| Ok(rustix::io::write(&go, &[1]).map(drop)?)) {
+                let admitted = self.map_ids(pid).and_then(|()| Ok(rustix::io::write(&go, &[1])?));
+                if let Err(error) = admitted {
                     let _ = sys::kill(pid, libc::SIGKILL);
                     sys::wait(pid)?;
                     return Err(error);
                 }
-                Ok(Live { init: pid, user })
+                Ok(pid)
             }
         }
     }

@@ -49,7 +49,10 @@ impl Stage {
             ));
         }
         if !overlay {
-            missing.push(MissingLimit::new("overlay", "layers are copied into each sandbox instead of shared"));
+            missing.push(MissingLimit::new(
+                "overlay",
+                "layers are copied into each sandbox instead of shared, and what they put into /usr is not seen",
+            ));
         }
         Ok(Self { level, overlay, disk, ids, host: None, layers: 0, missing })
     }

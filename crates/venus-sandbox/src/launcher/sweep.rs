@@ -9,6 +9,7 @@ use crate::sys;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 const PREFIX: &str = "node-";
@@ -25,15 +26,16 @@ pub(crate) struct Instance {
 }
 
 impl Instance {
+    /// Makes this node's directory in an open state directory.
     pub(crate) fn claim(state_dir: &Path) -> io::Result<Self> {
-        fs::create_dir_all(state_dir).map_err(|error| {
-            io::Error::new(error.kind(), format!("cannot make the state directory {}: {error}", state_dir.display()))
-        })?;
-        let name = format!("{PREFIX}{}-{}", sys::own_pid(), start_time());
-        let path = state_dir.join(&name);
-        fs::create_dir(&path)?;
-        let lock = File::create_new(path.join(LOCK))?;
+        let own = format!("{}-{}", sys::own_pid(), start_time());
+        let (name, unlocked) = (format!("{PREFIX}{own}"), state_dir.join(format!("new-{own}")));
+        fs::create_dir(&unlocked)?;
+        let lock = File::create_new(unlocked.join(LOCK))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        // Only now does it get a name that another node's sweep looks at.
+        let path = state_dir.join(&name);
+        fs::rename(unlocked, &path)?;
         Ok(Self { name, path, _lock: lock })
     }
 
@@ -48,13 +50,26 @@ impl Instance {
     }
 }
 
+/// Makes the state directory. One that another user could change is refused, as the sweep acts on what it says.
+pub(crate) fn open_state_dir(path: &Path) -> io::Result<()> {
+    let failed = |error: io::Error| {
+        io::Error::new(error.kind(), format!("cannot use the state directory {}: {error}", path.display()))
+    };
+    fs::create_dir_all(path).map_err(failed)?;
+    let data = fs::metadata(path).map_err(failed)?;
+    if data.uid() != sys::effective_uid() || data.mode() & 0o022 != 0 {
+        return Err(failed(io::Error::other("another user could change it; choose one of your own, mode 755")));
+    }
+    Ok(())
+}
+
 /// Removes what dead nodes left in the state directory and in cgroups, and kills what still runs of them.
 pub(crate) fn sweep(state_dir: &Path) {
     for entry in fs::read_dir(state_dir).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let Some(name) = name.to_str().filter(|name| name.starts_with(PREFIX)) else { continue };
         let path = entry.path();
-        // A directory without a lock file is one being made, or one whose removal was cut short when it was nearly done.
+        // Without a lock file its removal was cut short when it was nearly done.
         let Ok(lock) = File::open(path.join(LOCK)) else {
             let _ = fs::remove_dir(&path);
             continue;
