@@ -116,6 +116,12 @@ impl Probe {
             ),
             _ => {}
         }
+        if level == Level::Root && !self.has("idmapped mounts") {
+            say(
+                "mapped ids",
+                "this file system cannot map ids: sandboxes can read templates' files but not change their copies",
+            );
+        }
         if level == Level::Confined {
             say("private root", "absolute paths name the host's files; the sandbox's own tree is at $VENUS_ROOT");
             say("process isolation", "the host's process list can be read");

@@ -32,6 +32,8 @@ const HARMLESS_ETC: &[&str] = &[
 /// How to put a template's root together; paths are relative to the stage directory.
 #[derive(Clone, Debug)]
 pub(crate) struct RootPlan {
+    /// Mount points of this plan alone.
+    pub layers: Vec<PathBuf>,
     /// Directories stacked to the root, highest first.
     pub lowers: Vec<PathBuf>,
     /// Trees of the host mounted into the root.

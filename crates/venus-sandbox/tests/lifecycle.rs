@@ -276,6 +276,38 @@ async fn thirty_two_at_once_all_work() {
     }
 }
 
+/// Each mount of the launcher is copied for each sandbox.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_templates_do_not_pile_up_mounts() {
+    for level in [Level::Root, Level::UserNs] {
+        let Some(f) = Fixture::start(level) else { continue };
+        let (_, launcher) = instance(&f.dir.path().join("state"));
+        let mounts = || fs::read_to_string(format!("/proc/{launcher}/mountinfo")).unwrap().lines().count();
+        let before = mounts();
+        let create = async |number: u64, id: u64| {
+            let wanted = CreateSandbox { template: format!("t{number}"), ..request(id) };
+            let sandbox = f.node.create(wanted).await.unwrap();
+            assert_eq!(output(&sandbox, "cat number").await, number.to_string(), "level {level}");
+            sandbox
+        };
+        for number in 0..60 {
+            let layer = f.dir.path().join(format!("layer{number}"));
+            fs::create_dir_all(layer.join("work")).unwrap();
+            fs::write(layer.join("work/number"), number.to_string()).unwrap();
+            let template = Template { layers: vec![layer], ..Template::host(&format!("t{number}")) };
+            f.node.register_template(template).unwrap();
+        }
+        let held = create(0, 1000).await;
+        for number in 0..60 {
+            create(number, number).await;
+        }
+        // Let go of by the launcher, not by the sandbox that uses it.
+        assert_eq!(output(&held, "cat number").await, "0");
+        create(0, 1001).await;
+        assert!(mounts() <= before + 40, "level {level}: {} mounts", mounts());
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_node_says_busy() {
     let dir = tempfile::tempdir().unwrap();

@@ -34,9 +34,15 @@ pub(crate) const NAMESPACES: i32 = libc::CLONE_NEWUSER
     | libc::CLONE_NEWUTS
     | libc::CLONE_NEWIPC;
 
+/// Templates whose layers stay mounted. Each mount of ours is copied for each sandbox, so their number must not grow with the
+/// number of tasks; a template used again is mounted again.
+const MOUNTED: usize = 32;
+
 struct Registered {
     template: Template,
     plan: Option<RootPlan>,
+    /// When it was last used, in creations.
+    used: u64,
 }
 
 pub(crate) struct Boxes {
@@ -49,7 +55,8 @@ pub(crate) struct Boxes {
     cgroups: Option<Box<dyn Hierarchy>>,
     missing: Vec<MissingLimit>,
     filters: Filters,
-    templates: HashMap<String, Result<Registered, String>>,
+    templates: HashMap<String, Registered>,
+    uses: u64,
     live: BTreeMap<Serial, Live>,
 }
 
@@ -87,6 +94,7 @@ impl Boxes {
             missing,
             filters: Filters::new(level)?,
             templates: HashMap::new(),
+            uses: 0,
             live: BTreeMap::new(),
         })
     }
@@ -101,18 +109,42 @@ impl Boxes {
         }
     }
 
-    /// Prepares a template; what goes wrong is told to those who ask for a sandbox of it.
+    /// Notes a template; one of the same name is replaced.
     pub(crate) fn register(&mut self, template: Template) {
-        let name = template.name.clone();
-        let plan = match (&mut self.stage, &template.base) {
-            (Some(stage), _) => stage.prepare(&template).map(Some),
-            (None, Base::HostUserland) => Ok(None),
-            (None, Base::Directory(_)) => Err(io::Error::other("a root directory as base needs namespaces")),
+        let registered = Registered { template, plan: None, used: 0 };
+        let replaced = self.templates.insert(registered.template.name.clone(), registered);
+        if let Some(plan) = replaced.and_then(|old| old.plan) {
+            stage::release(&plan);
+        }
+    }
+
+    /// Lays a template out if it is not, in place of the one used least recently.
+    fn lay_out(&mut self, name: &str) -> Result<(), String> {
+        self.uses += 1;
+        let Some(registered) = self.templates.get_mut(name) else {
+            return Err(format!("template {name} is not registered with this node"));
         };
-        let registered = plan
-            .map(|plan| Registered { template, plan })
-            .map_err(|error| format!("template {name} cannot be prepared: {error}"));
-        self.templates.insert(name, registered);
+        registered.used = self.uses;
+        let Some(stage) = &mut self.stage else {
+            return match registered.template.base {
+                Base::HostUserland => Ok(()),
+                Base::Directory(_) => Err(format!("template {name} needs namespaces: its base is a directory")),
+            };
+        };
+        if registered.plan.is_some() {
+            return Ok(());
+        }
+        let plan = stage.prepare(&registered.template);
+        registered.plan = Some(plan.map_err(|error| format!("template {name} cannot be prepared: {error}"))?);
+        let mounted = self.templates.values_mut().filter(|registered| registered.plan.is_some());
+        if mounted.count() > MOUNTED
+            && let Some(oldest) =
+                self.templates.values_mut().filter(|one| one.plan.is_some()).min_by_key(|one| one.used)
+            && let Some(plan) = oldest.plan.take()
+        {
+            stage::release(&plan);
+        }
+        Ok(())
     }
 
     /// Starts a sandbox. Whatever fails is told over its socket; then `false`.
@@ -135,14 +167,10 @@ impl Boxes {
         limits: &Limits,
         socket: OwnedFd,
     ) -> Result<(), (OwnedFd, SandboxErrorKind, String)> {
-        let registered = match self.templates.get(template) {
-            Some(Ok(registered)) => registered,
-            Some(Err(message)) => return Err((socket, SandboxErrorKind::Invalid, message.clone())),
-            None => {
-                let message = format!("template {template} is not registered with this node");
-                return Err((socket, SandboxErrorKind::Invalid, message));
-            }
-        };
+        if let Err(message) = self.lay_out(template) {
+            return Err((socket, SandboxErrorKind::Invalid, message));
+        }
+        let registered = &self.templates[template];
         match self.start(serial, registered, limits, &socket) {
             Ok(live) => {
                 self.live.insert(serial, live);

@@ -59,13 +59,24 @@ impl Stage {
 
     /// Lays a template's layers out.
     pub(crate) fn prepare(&mut self, template: &Template) -> io::Result<RootPlan> {
-        let layers: Vec<PathBuf> =
-            template.layers.iter().map(|layer| self.lay_out(layer)).collect::<io::Result<_>>()?;
+        let mut layers = Vec::new();
+        let plan = self.plan(template, &mut layers);
+        if plan.is_err() {
+            unmount(&layers);
+        }
+        plan
+    }
+
+    fn plan(&mut self, template: &Template, layers: &mut Vec<PathBuf>) -> io::Result<RootPlan> {
+        for layer in &template.layers {
+            self.lay_out(layer, layers)?;
+        }
         let mut lowers: Vec<PathBuf> = layers.iter().rev().cloned().collect();
         let mut trees = Vec::new();
         match &template.base {
             Base::Directory(path) => {
-                lowers.push(self.lay_out(path)?);
+                self.lay_out(path, layers)?;
+                lowers.extend(layers.last().cloned());
                 if !Path::new("bare").exists() {
                     fs::create_dir("bare")?;
                     rootfs::make_mount_points(Path::new("bare"))?;
@@ -84,7 +95,14 @@ impl Stage {
                 lowers.push(PathBuf::from("host"));
             }
         }
-        Ok(RootPlan { lowers, trees, overlay: self.overlay, disk: self.disk, seal_proc: self.level == Level::UserNs })
+        Ok(RootPlan {
+            layers: std::mem::take(layers),
+            lowers,
+            trees,
+            overlay: self.overlay,
+            disk: self.disk,
+            seal_proc: self.level == Level::UserNs,
+        })
     }
 
     fn host_trees(&mut self) -> io::Result<Vec<String>> {
@@ -103,33 +121,40 @@ impl Stage {
         Ok(trees)
     }
 
-    fn lay_out(&mut self, source: &Path) -> io::Result<PathBuf> {
+    fn lay_out(&mut self, source: &Path, layers: &mut Vec<PathBuf>) -> io::Result<()> {
         let target = PathBuf::from(format!("l{}", self.layers));
         self.layers += 1;
         fs::create_dir(&target)?;
-        self.attach(source, &target)?;
-        Ok(target)
+        layers.push(target.clone());
+        self.attach(source, &target)
     }
 
     /// Makes a directory of the host appear in the stage, read-only and owned by the sandboxes' root if it is by ours.
-    fn attach(&mut self, source: &Path, target: &Path) -> io::Result<()> {
-        if let Some(ids) = &self.ids {
-            let Err(error) = sys::attach(source, target, sys::MOUNT_ATTR_SEALED, Some(ids.as_fd())) else {
-                return Ok(());
-            };
-            self.missing.push(MissingLimit::new(
-                "mapped ids",
-                format!(
-                    "{} cannot be mounted with mapped ids ({error}); sandboxes cannot change its files",
-                    source.display()
-                ),
-            ));
+    fn attach(&self, source: &Path, target: &Path) -> io::Result<()> {
+        let mapped =
+            self.ids.as_ref().map(|ids| sys::attach(source, target, sys::MOUNT_ATTR_SEALED, Some(ids.as_fd())));
+        match mapped {
+            Some(Ok(())) => Ok(()),
+            // Not every file system can map ids; then its files belong to nobody the sandbox knows, and can be read.
+            _ => sys::attach(source, target, sys::MOUNT_ATTR_SEALED, None),
         }
-        sys::attach(source, target, sys::MOUNT_ATTR_SEALED, None)
     }
 
     fn own(&self, path: &str) -> io::Result<()> {
         if self.level == Level::Root { rootfs::give_tree(Path::new(path), HOST_ID) } else { Ok(()) }
+    }
+}
+
+/// Lets go of what a plan has mounted; sandboxes have mounts of their own of what they use.
+pub(crate) fn release(plan: &RootPlan) {
+    unmount(&plan.layers);
+}
+
+fn unmount(layers: &[PathBuf]) {
+    for layer in layers {
+        // What stays is a mount point that nobody uses, gone with the launcher.
+        let _ = rustix::mount::unmount(layer, rustix::mount::UnmountFlags::DETACH);
+        let _ = fs::remove_dir(layer);
     }
 }
 
