@@ -19,8 +19,8 @@ macro_rules! for_each_isa {
             }
             match isa {
                 #[cfg(target_arch = "x86_64")]
-                // SAFETY: `Isa::Avx2` is only made where AVX2 and FMA were found.
-                Isa::Avx2 => unsafe { avx2($($arg),*) },
+                // SAFETY: both are only made where AVX2 and FMA were found.
+                Isa::Avx512 | Isa::Avx2 => unsafe { avx2($($arg),*) },
                 Isa::Portable => $body::<false>($($arg),*),
             }
         }

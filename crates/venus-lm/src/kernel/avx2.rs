@@ -5,6 +5,15 @@ use std::arch::x86_64::{
     __m256, _mm256_broadcast_ss, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_setzero_ps, _mm256_storeu_ps,
 };
 
+/// Panels of one tile: at least 8 independent chains, and few enough for the 16 registers.
+pub(super) fn panels_at_once(rows: usize) -> usize {
+    match rows {
+        1 => 4,
+        2 | 3 => 2,
+        _ => 1,
+    }
+}
+
 /// # Safety
 /// The processor has AVX2 and FMA, and the tile's pointers are valid for its shape.
 pub(super) unsafe fn run(rows: usize, panels: usize, t: Tile) {
@@ -16,7 +25,9 @@ pub(super) unsafe fn run(rows: usize, panels: usize, t: Tile) {
             (1, 1) => tile::<1, 1>(t),
             (2, 2) => tile::<2, 2>(t),
             (2, 1) => tile::<2, 1>(t),
+            (3, 2) => tile::<3, 2>(t),
             (3, 1) => tile::<3, 1>(t),
+            (4, 2) => tile::<4, 2>(t),
             (4, 1) => tile::<4, 1>(t),
             (5, 1) => tile::<5, 1>(t),
             (6, 1) => tile::<6, 1>(t),

@@ -7,6 +7,8 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod gemm;
 mod packed;
 mod portable;
@@ -16,15 +18,18 @@ mod tests;
 pub(crate) use gemm::{View, ViewMut, gemm};
 pub(crate) use packed::{Matrix, Packed};
 
-/// Columns of a packed panel: two AVX2 registers.
+/// Columns of a packed panel: two AVX2 registers or one of AVX-512.
 pub(crate) const PANEL: usize = 16;
 
-/// Rows of the largest register tile: 6 rows of 2 registers leave 4 of the 16 for operands.
-const TILE_ROWS: usize = 6;
+/// Rows of the largest register tile.
+const MOST_TILE_ROWS: usize = 8;
 
 /// Which instructions the products use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Isa {
+    /// AVX-512F, with AVX2 and FMA, found at run time.
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
     /// AVX2 and FMA, found at run time.
     #[cfg(target_arch = "x86_64")]
     Avx2,
@@ -35,11 +40,41 @@ pub(crate) enum Isa {
 impl Isa {
     /// The best this machine has.
     pub(crate) fn detect() -> Isa {
+        Isa::present().next().unwrap_or(Isa::Portable)
+    }
+
+    /// Those this machine has, the best first.
+    pub(crate) fn present() -> impl Iterator<Item = Isa> {
         #[cfg(target_arch = "x86_64")]
-        if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
-            return Isa::Avx2;
+        let (avx2, avx512) = {
+            let avx2 = std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma");
+            let avx512 = avx2 && std::arch::is_x86_feature_detected!("avx512f");
+            (avx2.then_some(Isa::Avx2), avx512.then_some(Isa::Avx512))
+        };
+        #[cfg(not(target_arch = "x86_64"))]
+        let (avx2, avx512) = (None, None);
+        [avx512, avx2, Some(Isa::Portable)].into_iter().flatten()
+    }
+
+    /// Rows of the largest register tile. With AVX2, 6 rows of 2 registers leave 4 of the 16 for operands.
+    fn tile_rows(self) -> usize {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => MOST_TILE_ROWS,
+            _ => 6,
         }
-        Isa::Portable
+    }
+
+    /// Panels of a tile of so many rows: enough independent chains to hide the latency of a multiply-add (4 cycles, 2 a
+    /// cycle). A power of two.
+    fn panels_at_once(self, rows: usize) -> usize {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => avx512::panels_at_once(rows),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => avx2::panels_at_once(rows),
+            Isa::Portable => 1,
+        }
     }
 }
 
@@ -114,14 +149,18 @@ pub(crate) unsafe fn multiply_columns(
     assert!(b.data.len() >= (panels - 1) * b.stride + b.k * PANEL, "right side of {} x {} is too short", b.k, b.n);
     let whole = b.n / PANEL;
     let mut first_row = 0;
-    for block in row_blocks(m, b.k) {
+    for block in row_blocks(isa, m, b.k) {
         let mut panel = 0;
+        // The shortest tile sets the pace: all tiles of a block take the same panels while these are in the cache.
+        let at_once = isa.panels_at_once(block / block.div_ceil(isa.tile_rows()));
         while panel < panels {
-            let step = if panel < whole { panels_at_once(block).min(whole - panel) } else { 1 };
-            let step = if step == 3 { 2 } else { step };
+            let mut step = at_once;
+            while step > 1 && panel + step > whole {
+                step /= 2;
+            }
             let columns = PANEL.min(b.n - panel * PANEL);
             let mut row = first_row;
-            for rows in tiles(block) {
+            for rows in even_parts(block, isa.tile_rows()) {
                 // SAFETY: the asserts above and this function's contract bound every row and panel offset.
                 let tile = unsafe {
                     Tile {
@@ -148,35 +187,25 @@ pub(crate) unsafe fn multiply_columns(
 }
 
 /// Row counts of the blocks whose left side stays in the second-level cache while all panels pass by.
-fn row_blocks(m: usize, k: usize) -> impl Iterator<Item = usize> {
+fn row_blocks(isa: Isa, m: usize, k: usize) -> impl Iterator<Item = usize> {
     const CACHED_FLOATS: usize = 96 * 1024;
-    let most = (CACHED_FLOATS / k.max(1)).next_multiple_of(TILE_ROWS).max(TILE_ROWS);
+    let most = (CACHED_FLOATS / k.max(1)).next_multiple_of(isa.tile_rows()).max(isa.tile_rows());
     even_parts(m, most)
 }
 
-/// Tile heights that cover a block: even, so that no tile of one or two rows wastes the multiply units.
-fn tiles(rows: usize) -> impl Iterator<Item = usize> {
-    even_parts(rows, TILE_ROWS)
-}
-
+/// The fewest parts of at most `most`, as even as can be: no tile of one or two rows then wastes the multiply units.
 fn even_parts(total: usize, most: usize) -> impl Iterator<Item = usize> {
     let parts = total.div_ceil(most);
     (0..parts).map(move |part| (part + 1) * total / parts - part * total / parts)
-}
-
-/// Panels of one tile: enough independent chains to hide the latency of a multiply-add (4 cycles, 2 a cycle).
-fn panels_at_once(rows: usize) -> usize {
-    match rows {
-        1 => 4,
-        2 => 2,
-        _ => 1,
-    }
 }
 
 /// # Safety
 /// The tile's pointers are valid for `rows` rows, `panels` whole panels and `k` steps.
 unsafe fn run(isa: Isa, rows: usize, panels: usize, tile: Tile) {
     match isa {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: `Isa::Avx512` is only made where AVX-512F was found; the rest is this function's contract.
+        Isa::Avx512 => unsafe { avx512::run(rows, panels, tile) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: `Isa::Avx2` is only made where AVX2 and FMA were found; the rest is this function's contract.
         Isa::Avx2 => unsafe { avx2::run(rows, panels, tile) },
@@ -190,7 +219,7 @@ unsafe fn run(isa: Isa, rows: usize, panels: usize, tile: Tile) {
 /// # Safety
 /// As [`run`], but `c` is only valid for `columns` columns.
 unsafe fn run_ragged(isa: Isa, rows: usize, columns: usize, tile: Tile) {
-    let mut whole = [0.0f32; TILE_ROWS * PANEL];
+    let mut whole = [0.0f32; MOST_TILE_ROWS * PANEL];
     for row in 0..rows {
         if tile.accumulate {
             // SAFETY: `c` is valid for `columns` floats in each of its rows.

@@ -34,11 +34,16 @@ proptest! {
                 prop_assert!((f64::from(*y) - expected).abs() < 1e-4 * (k as f64), "{y} for {expected}");
             }
         }
-        let mut portable = start.clone();
-        let panels = packed.panels();
-        multiply(Isa::Portable, m, &x, k, panels, &mut portable, n, accumulate);
-        for (y, expected) in portable.iter().zip(&expected) {
-            prop_assert!((f64::from(*y) - expected).abs() < 1e-4 * (k as f64), "{y} for {expected}, portable");
+        let mut fused: Option<Vec<f32>> = None;
+        for isa in Isa::present() {
+            let mut y = start.clone();
+            multiply(isa, m, &x, k, packed.panels(), &mut y, n, accumulate);
+            for (y, expected) in y.iter().zip(&expected) {
+                prop_assert!((f64::from(*y) - expected).abs() < 1e-4 * (k as f64), "{y} for {expected}, {isa:?}");
+            }
+            if isa != Isa::Portable {
+                prop_assert_eq!(fused.get_or_insert_with(|| y.clone()), &y, "{:?} differs", isa);
+            }
         }
     }
 
