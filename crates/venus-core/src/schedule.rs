@@ -4,21 +4,29 @@
 //! ([`Action`]), in order; it never asks the scheduler to do something. Same events, same actions.
 //!
 //! - Groups start in the order offered, through one window of `floor(B x async factor)` groups.
-//! - A trajectory's turns wait in one queue: boundary class first, then by seniority. A turn sent again keeps
-//!   its place. Whether its slot outlasts the turn is the [`Policy`]'s to say.
+//! - A trajectory's turns wait in one queue: greater classes first, then by rank if the policy has one, then by
+//!   seniority. A turn sent again keeps its place. Whether its slot outlasts the turn, and for whom it may be
+//!   taken away, is the [`Policy`]'s to say.
+//! - Under the priority policy the groups that the next batch lacks are the high class; how far any group can be
+//!   overtaken, whatever the predictor says, is bounded (`docs/decisions/0006-critical-groups.md`).
 //! - A trajectory that would span more weight versions than the limit begins again from its prompt.
 //! - Complete groups are delivered once, B at a time, in the order they completed.
 //!
-//! Every step costs O(log n) in the live trajectories, plus the trajectories that a new version touches.
+//! Every step costs O(log n) in the live trajectories, plus the trajectories that a new version touches, or whose group
+//! becomes critical or ceases to be.
 
 mod config;
+mod critical;
 mod delivery;
 mod discard;
 pub mod event;
 mod group;
 mod invariants;
+mod outlook;
 mod policy;
+mod preemption;
 mod queue;
+mod ranking;
 mod slot;
 mod stats;
 mod trajectory;
@@ -28,15 +36,17 @@ mod version;
 pub use config::{ConfigError, SchedulerConfig};
 pub use event::{Action, DiscardReason, Event};
 pub use invariants::{Invariant, Violation};
-pub use policy::{Policy, UnknownPolicy};
+pub use policy::{GroupScore, Policy, PriorityConfig, UnknownPolicy};
 pub use stats::{ClassCounts, DiscardCounts, GroupCounts, SchedulerStats, StageCounts, Totals};
 pub use trajectory::Stage;
 
 use crate::ids::{AttemptId, BatchId, GroupId, TrajectoryId, Version, WorkerId};
 use crate::message::engine::Class;
 use crate::units::Instant;
+use critical::Order;
 use delivery::Deliveries;
 use group::Groups;
+use preemption::Running;
 use queue::TurnQueue;
 use slot::Slots;
 use std::collections::BTreeSet;
@@ -81,6 +91,8 @@ pub struct Scheduler {
     deliveries: Deliveries,
     /// Unfinished trajectories by start version.
     starts: BTreeSet<(Version, TrajectoryId)>,
+    order: Order,
+    running: Running,
     version: Version,
     next_attempt: AttemptId,
     draining: bool,
@@ -119,6 +131,8 @@ impl Scheduler {
             slots: Slots::default(),
             deliveries: Deliveries::starting_at(point.next_batch),
             starts: BTreeSet::new(),
+            order: Order::default(),
+            running: Running::default(),
             version: point.version,
             next_attempt: AttemptId::default(),
             draining: false,
@@ -130,13 +144,15 @@ impl Scheduler {
     /// Takes in one fact and appends what follows from it to `out`, to be carried out in order.
     ///
     /// A fact about something unknown or past changes nothing and is counted in
-    /// [`Totals::events_ignored`]. The policies of today decide by order alone, so the time is not used.
+    /// [`Totals::events_ignored`]. All policies decide by order alone, so the time is not used.
     pub fn on(&mut self, _now: Instant, event: Event, out: &mut Vec<Action>) {
         let late = self.apply(event, out).is_err();
         self.totals.events_ignored += u64::from(late);
         self.admit(out);
+        self.settle(out);
         let dispatched = self.dispatch(out);
         debug_assert_eq!(dispatched, Ok(()), "every queued turn belongs to a live trajectory");
+        self.preempt(out);
         self.deliver(out);
     }
 
@@ -145,8 +161,8 @@ impl Scheduler {
             Event::GroupOffered { group, members } => self.group_offered(group, members, out),
             Event::SandboxReady { trajectory } => self.sandbox_ready(trajectory),
             Event::TurnQueued { trajectory, .. } => self.turn_queued(trajectory, out),
-            Event::TurnEnded { trajectory, attempt, versions, .. } => {
-                self.turn_ended(trajectory, attempt, versions, out)
+            Event::TurnEnded { trajectory, attempt, generated, versions } => {
+                self.turn_ended(trajectory, attempt, generated, versions, out)
             }
             Event::ToolEnded { trajectory } => self.tool_ended(trajectory),
             Event::TrajectoryFinished { trajectory } => self.trajectory_finished(trajectory),
@@ -154,6 +170,7 @@ impl Scheduler {
             Event::VersionPublished { version } => self.version_published(version, out),
             Event::WorkerJoined { worker, slots } => {
                 self.slots.resize(worker, slots);
+                self.slots_changed();
                 Ok(())
             }
             Event::WorkerLost { worker } => self.worker_lost(worker),
@@ -166,8 +183,9 @@ impl Scheduler {
                 self.draining = true;
                 Ok(())
             }
-            // Neither policy ranks by length or routes by memory pressure.
-            Event::Prediction { .. } | Event::WorkerReport { .. } => Ok(()),
+            Event::Prediction { trajectory, remaining, .. } => self.predicted(trajectory, remaining),
+            // No policy routes by memory pressure.
+            Event::WorkerReport { .. } => Ok(()),
         }
     }
 
@@ -194,13 +212,14 @@ impl Scheduler {
     /// Starts groups while the window has a place.
     fn admit(&mut self, out: &mut Vec<Action>) {
         while !self.draining
-            && let Some(group) = self.groups.start_next()
+            && let Some((id, group)) = self.groups.start_next(self.version)
         {
             for &member in &group.members {
                 if self.trajectories.advance(member, Stage::Starting).is_ok() {
                     out.push(Action::Start { trajectory: member, restart: 0 });
                 }
             }
+            self.group_started(id);
         }
     }
 
@@ -221,6 +240,7 @@ impl Scheduler {
     }
 
     fn consume_group(&mut self, group: GroupId) {
+        self.order.touch(group);
         for member in self.groups.end(group) {
             self.trajectories.remove(member);
         }
@@ -257,6 +277,12 @@ impl Scheduler {
         self.groups.get(group).map(|g| g.members.as_slice())
     }
 
+    /// Whether the next batch is taken to need this group; never under a policy that does not know critical groups.
+    #[must_use]
+    pub fn is_critical(&self, group: GroupId) -> bool {
+        self.order.ranking.is_critical(group)
+    }
+
     /// The class of a trajectory that is neither consumed nor dropped.
     #[must_use]
     pub fn class_of(&self, trajectory: TrajectoryId) -> Option<Class> {
@@ -290,7 +316,9 @@ impl Scheduler {
             stages: self.trajectories.stages(),
             classes: self.trajectories.classes(),
             groups: self.groups.counts(),
+            critical_groups: self.order.ranking.critical(),
             queued_turns: self.queue.len(),
+            preempting: self.running.stopping(),
             slots,
             free_slots,
             oldest_start: self.starts.first().map(|&(version, _)| version),

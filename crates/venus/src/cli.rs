@@ -68,7 +68,7 @@ pub struct TrainArgs {
     /// Groups in flight as a multiple of the batch; 1 trains and rolls out in turns (rollout.async_factor)
     #[arg(long, value_name = "F")]
     pub async_factor: Option<String>,
-    /// Who is served first: trajectory-level, action-level (rollout.policy)
+    /// Who is served first: trajectory-level, action-level, priority, group-fcfs, longest-first, group-probe (rollout.policy)
     #[arg(long, value_name = "NAME")]
     pub policy: Option<String>,
     /// Configuration file (TOML)

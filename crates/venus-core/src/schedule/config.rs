@@ -1,6 +1,6 @@
 //! How the scheduler is set up.
 
-use super::policy::Policy;
+use super::policy::{Policy, PriorityConfig};
 use serde::{Deserialize, Serialize};
 
 /// Settings of a [`Scheduler`](super::Scheduler).
@@ -20,6 +20,8 @@ pub struct SchedulerConfig {
     pub version_span_limit: u32,
     /// Times a failed trajectory is begun again before its group is given up. Becoming stale does not count.
     pub max_restarts: u32,
+    /// How the policies that look ahead judge what is left.
+    pub priority: PriorityConfig,
 }
 
 impl Default for SchedulerConfig {
@@ -31,6 +33,7 @@ impl Default for SchedulerConfig {
             async_factor: 1.5,
             version_span_limit: 2,
             max_restarts: 2,
+            priority: PriorityConfig::default(),
         }
     }
 }
@@ -60,6 +63,10 @@ impl SchedulerConfig {
         if !self.async_factor.is_finite() || self.async_factor < 1.0 {
             return Err(ConfigError::AsyncFactor { value: self.async_factor });
         }
+        let hysteresis = self.priority.hysteresis;
+        if !hysteresis.is_finite() || hysteresis < 1.0 {
+            return Err(ConfigError::Hysteresis { value: hysteresis });
+        }
         Ok(())
     }
 }
@@ -76,6 +83,12 @@ pub enum ConfigError {
     /// A window smaller than one batch would never fill one.
     #[error("async_factor is {value}: set it to 1.0 (strictly on-policy) or more")]
     AsyncFactor {
+        /// Its value.
+        value: f64,
+    },
+    /// A critical group would cease to be while it is still needed.
+    #[error("priority.hysteresis is {value}: set it to 1.0 (none) or more")]
+    Hysteresis {
         /// Its value.
         value: f64,
     },
@@ -102,6 +115,8 @@ mod tests {
         assert!(refused(SchedulerConfig { version_span_limit: 0, ..default() }).contains("version_span_limit is 0"));
         assert!(refused(SchedulerConfig { async_factor: 0.5, ..default() }).contains("async_factor is 0.5"));
         assert!(refused(SchedulerConfig { async_factor: f64::NAN, ..default() }).contains("async_factor is NaN"));
+        let priority = PriorityConfig { hysteresis: 0.9, ..PriorityConfig::default() };
+        assert!(refused(SchedulerConfig { priority, ..default() }).contains("priority.hysteresis is 0.9"));
     }
 
     #[test]
@@ -110,6 +125,6 @@ mod tests {
             assert_eq!(serde_json::to_string(&policy).unwrap(), format!("\"{policy}\""));
             assert_eq!(policy.name().parse(), Ok(policy));
         }
-        assert!("priority".parse::<Policy>().unwrap_err().to_string().contains("`action-level`"));
+        assert!("fastest".parse::<Policy>().unwrap_err().to_string().contains("`action-level`"));
     }
 }

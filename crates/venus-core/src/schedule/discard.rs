@@ -19,6 +19,7 @@ impl Scheduler {
         self.release_slot(id);
         self.unlist_start(id);
         self.groups.member_finished(group);
+        self.order.touch(group);
         Ok(())
     }
 
@@ -41,6 +42,7 @@ impl Scheduler {
 
     /// Gives up a group because of one of its members.
     fn drop_group(&mut self, group: GroupId, failed: TrajectoryId, out: &mut Vec<Action>) {
+        self.order.touch(group);
         for member in self.groups.end(group) {
             let reason = if member == failed { DiscardReason::Failed } else { DiscardReason::GroupDropped };
             self.discard(member, reason, out);
@@ -68,12 +70,16 @@ impl Scheduler {
     /// Takes a trajectory out of queue, slot and version index, and throws away what it made.
     fn discard(&mut self, id: TrajectoryId, reason: DiscardReason, out: &mut Vec<Action>) {
         self.leave_queue(id);
+        self.stop_running(id);
         self.release_slot(id);
         self.set_span(id, Span::Empty);
         if let Ok(trajectory) = self.trajectories.get_mut(id) {
             trajectory.ticket = None;
             trajectory.home = None;
+            trajectory.drawn = 0;
+            trajectory.predicted = None;
         }
+        self.touch(id);
         *self.totals.discards.of(reason) += 1;
         out.push(Action::Discard { trajectory: id, reason });
     }
@@ -84,6 +90,7 @@ impl Scheduler {
             return Err(Late);
         }
         self.version = published;
+        self.order.come_due(published, self.config.version_span_limit);
         for group in self.deliveries.published() {
             self.consume_group(group);
         }

@@ -1,7 +1,7 @@
 //! Groups: K trajectories of one prompt, admitted by one window and handed over whole.
 
 use super::stats::GroupCounts;
-use crate::ids::{BatchId, GroupId, TrajectoryId};
+use crate::ids::{BatchId, GroupId, TrajectoryId, Version};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Where a group is in its life.
@@ -20,6 +20,8 @@ pub(super) enum GroupStage {
 #[derive(Debug)]
 pub(super) struct Group {
     pub members: Vec<TrajectoryId>,
+    /// Place in the order in which groups started, and the version in use then; once it started.
+    pub begun: Option<(u64, Version)>,
     stage: GroupStage,
 }
 
@@ -41,6 +43,8 @@ pub(super) struct Groups {
     ended: BTreeSet<GroupId>,
     offered: VecDeque<GroupId>,
     ready: VecDeque<GroupId>,
+    /// Groups started so far.
+    started: u64,
     counts: GroupCounts,
 }
 
@@ -52,6 +56,7 @@ impl Groups {
             ended: BTreeSet::new(),
             offered: VecDeque::new(),
             ready: VecDeque::new(),
+            started: 0,
             counts: GroupCounts::default(),
         }
     }
@@ -73,18 +78,18 @@ impl Groups {
     pub fn offer(&mut self, id: GroupId, members: Vec<TrajectoryId>) {
         self.counts.offered += 1;
         self.offered.push_back(id);
-        self.known.insert(id, Group { members, stage: GroupStage::Offered });
+        self.known.insert(id, Group { members, begun: None, stage: GroupStage::Offered });
     }
 
     /// Adds a group that was completed before a restart of the coordinator. It takes a place in the window.
     pub fn restore(&mut self, id: GroupId, members: Vec<TrajectoryId>) {
         self.counts.ready += 1;
         self.ready.push_back(id);
-        self.known.insert(id, Group { members, stage: GroupStage::Ready });
+        self.known.insert(id, Group { members, begun: None, stage: GroupStage::Ready });
     }
 
-    /// Starts the group offered first, if the window has a place.
-    pub fn start_next(&mut self) -> Option<&Group> {
+    /// Starts the group offered first under the version in use, if the window has a place.
+    pub fn start_next(&mut self, version: Version) -> Option<(GroupId, &Group)> {
         if self.in_window() >= self.window {
             return None;
         }
@@ -93,7 +98,9 @@ impl Groups {
         self.counts.in_flight += 1;
         let group = self.known.get_mut(&id)?;
         group.stage = GroupStage::InFlight { unfinished: group.members.len() };
-        Some(group)
+        group.begun = Some((self.started, version));
+        self.started += 1;
+        Some((id, group))
     }
 
     /// One more member of the group is finished; with the last one the group is ready.

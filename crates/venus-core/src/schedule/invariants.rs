@@ -1,5 +1,7 @@
 //! What must hold after every event. Property tests, the simulator, CI and the debug endpoint call the same check.
 
+mod order;
+
 use super::Scheduler;
 use super::group::GroupStage;
 use super::trajectory::{Stage, Trajectory};
@@ -16,8 +18,18 @@ pub enum Invariant {
     Slots,
     /// Exactly the unfinished trajectories with a start version are in the version index.
     Starts,
-    /// Classes follow from versions: a trajectory at its boundary has the boundary class, no other has.
+    /// Classes follow from versions and critical groups: a trajectory at its boundary has the boundary class, no other
+    /// has, and the high class is that of the other members of critical groups.
     Classes,
+    /// Exactly the groups in flight are in the order, each where what is known of it belongs, and the first that the
+    /// next batch needs are critical.
+    Order,
+    /// Whenever a group is critical, every due group before it is too: no prediction lets younger groups overtake one
+    /// that is as old as the staleness boundary (promise 5).
+    Overtaking,
+    /// Exactly the running turns are listed as victims or told to stop, and no waiting turn outranks a running one
+    /// unless a slot is on its way for it.
+    Preemption,
     /// No trajectory spans more versions than the limit, and none that would is waiting to draw (promise 2).
     VersionSpan,
     /// A group is ready exactly when all its members are finished.
@@ -58,14 +70,19 @@ impl Scheduler {
             self.check_place(id, trajectory)?;
             self.check_slot(id, trajectory)?;
             self.check_versions(id, trajectory)?;
+            self.check_running(id, trajectory)?;
         }
         self.check_totals()?;
         self.check_groups()?;
+        self.check_order()?;
+        self.check_overtaking()?;
+        self.check_preemption()?;
         self.check_progress()
     }
 
     fn check_place(&self, id: TrajectoryId, trajectory: &Trajectory) -> Result<(), Violation> {
-        let place = trajectory.ticket.map(|ticket| self.config.policy.place(trajectory.class(), ticket));
+        let place =
+            trajectory.ticket.map(|ticket| self.config.policy.place(trajectory.class(), trajectory.rank, ticket));
         let listed = place.and_then(|place| self.queue.get(place)) == Some(id);
         require(
             listed == (trajectory.stage() == Stage::Queued),
@@ -106,7 +123,7 @@ impl Scheduler {
         let listed = span.start().is_none_or(|start| self.starts.contains(&(start, id)));
         require(listed, Invariant::Starts, about(id, "is not in the version index"))?;
         require(
-            trajectory.class() == self.config.policy.class(standing),
+            trajectory.class() == self.config.policy.class(standing, self.is_critical(trajectory.group)),
             Invariant::Classes,
             about(id, format_args!("has class {:?} and standing {standing:?}", trajectory.class())),
         )

@@ -1,5 +1,6 @@
 //! The queue of turns that wait for a slot.
 
+use super::stats::ClassCounts;
 use crate::ids::TrajectoryId;
 use crate::message::engine::Class;
 use std::cmp::Reverse;
@@ -14,6 +15,8 @@ pub(super) struct Ticket(u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     pub class: Reverse<Class>,
+    /// 0 unless the policy orders by rank.
+    pub rank: u64,
     pub ticket: Ticket,
 }
 
@@ -21,6 +24,7 @@ pub(super) struct Place {
 #[derive(Debug, Default)]
 pub(super) struct TurnQueue {
     turns: BTreeMap<Place, TrajectoryId>,
+    classes: ClassCounts,
     next: Ticket,
 }
 
@@ -33,11 +37,27 @@ impl TurnQueue {
     }
 
     pub fn insert(&mut self, place: Place, trajectory: TrajectoryId) {
-        self.turns.insert(place, trajectory);
+        if self.turns.insert(place, trajectory).is_none() {
+            *self.classes.of(place.class.0) += 1;
+        }
     }
 
     pub fn remove(&mut self, place: Place) -> Option<TrajectoryId> {
-        self.turns.remove(&place)
+        let trajectory = self.turns.remove(&place)?;
+        *self.classes.of(place.class.0) -= 1;
+        Some(trajectory)
+    }
+
+    /// The class of the turn that goes after `ahead` others, if so many wait. Costs nothing.
+    pub fn class_after(&self, ahead: usize) -> Option<Class> {
+        let ClassCounts { low, high, boundary } = self.classes;
+        let up_to = [(Class::Boundary, boundary), (Class::High, boundary + high), (Class::Low, boundary + high + low)];
+        up_to.into_iter().find(|&(_, count)| ahead < count).map(|(class, _)| class)
+    }
+
+    /// The place of the turn that goes after `ahead` others. Costs O(ahead).
+    pub fn place_after(&self, ahead: usize) -> Option<Place> {
+        self.turns.keys().nth(ahead).copied()
     }
 
     /// The turn that goes next.

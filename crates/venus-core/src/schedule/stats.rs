@@ -109,6 +109,10 @@ pub struct Totals {
     pub requeues: u64,
     /// Dispatches to another worker than the one that had the prefix.
     pub moves: u64,
+    /// Running turns told to stop for a greater one (vllm#9342: users could not tell whether priority works).
+    pub preemptions: u64,
+    /// Times a group became critical or ceased to be.
+    pub critical_changes: u64,
     /// Discards by reason.
     pub discards: DiscardCounts,
     /// Groups handed to the trainer.
@@ -132,8 +136,12 @@ pub struct SchedulerStats {
     pub classes: ClassCounts,
     /// Groups by where they are.
     pub groups: GroupCounts,
+    /// Of those in flight, critical: needed for the next batch.
+    pub critical_groups: usize,
     /// Turns waiting for a slot.
     pub queued_turns: usize,
+    /// Running turns that were told to stop and have not yet.
+    pub preempting: usize,
     /// Slots of all workers.
     pub slots: u64,
     /// Of these, free.

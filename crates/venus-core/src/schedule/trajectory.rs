@@ -98,6 +98,14 @@ pub(super) struct Trajectory {
     pub restarts: u32,
     /// How often it failed; becoming stale is not failing.
     pub failures: u32,
+    /// The policy's order among those of its class; the smallest is the best.
+    pub rank: u64,
+    /// Its running turn is being aborted for a greater one.
+    pub preempted: bool,
+    /// Tokens drawn since it was started.
+    pub drawn: u64,
+    /// Tokens it will still draw, if the predictor spoke since it was started; less what was drawn after that.
+    pub predicted: Option<u64>,
 }
 
 impl Trajectory {
@@ -107,6 +115,12 @@ impl Trajectory {
 
     pub fn class(&self) -> Class {
         self.class
+    }
+
+    /// A turn ended with this many tokens more.
+    pub fn drew(&mut self, tokens: u64) {
+        self.drawn = self.drawn.saturating_add(tokens);
+        self.predicted = self.predicted.map(|remaining| remaining.saturating_sub(tokens));
     }
 }
 
@@ -131,6 +145,10 @@ impl Trajectories {
             span: Span::Empty,
             restarts: 0,
             failures: 0,
+            rank: 0,
+            preempted: false,
+            drawn: 0,
+            predicted: None,
         };
         *self.stages.of(trajectory.stage) += 1;
         if stage != Stage::Finished {

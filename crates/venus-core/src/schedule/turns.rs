@@ -2,9 +2,12 @@
 
 use super::Scheduler;
 use super::event::{Action, DiscardReason};
-use super::trajectory::{Late, Stage};
+use super::queue::Place;
+use super::trajectory::{Late, Stage, Trajectory};
 use super::version::{Span, Standing};
 use crate::ids::{AttemptId, TrajectoryId, Version, WorkerId};
+use crate::message::engine::Class;
+use crate::units::Tokens;
 
 impl Scheduler {
     pub(super) fn sandbox_ready(&mut self, id: TrajectoryId) -> Result<(), Late> {
@@ -46,6 +49,7 @@ impl Scheduler {
         &mut self,
         id: TrajectoryId,
         attempt: AttemptId,
+        generated: Tokens,
         versions: Option<(Version, Version)>,
         out: &mut Vec<Action>,
     ) -> Result<(), Late> {
@@ -54,7 +58,10 @@ impl Scheduler {
             return Err(Late);
         }
         let span = trajectory.span.turned(versions);
+        self.stop_running(id);
         self.trajectories.advance(id, Stage::Acting)?;
+        self.trajectories.get_mut(id)?.drew(generated.0);
+        self.touch(id);
         if !self.config.policy.keeps_slot() {
             self.release_slot(id);
         }
@@ -70,12 +77,15 @@ impl Scheduler {
 
     /// The worker's turns go back to the places they had; held slots are gone with it.
     pub(super) fn worker_lost(&mut self, worker: WorkerId) -> Result<(), Late> {
-        for id in self.slots.lose(worker).ok_or(Late)? {
+        let holders = self.slots.lose(worker).ok_or(Late)?;
+        self.slots_changed();
+        for id in holders {
             let trajectory = self.trajectories.get_mut(id)?;
             trajectory.slot = None;
             trajectory.home = None;
             let (running, span) = (matches!(trajectory.stage(), Stage::Running { .. }), trajectory.span);
             if running {
+                self.stop_running(id);
                 // What the turn drew is lost, so it counts for nothing.
                 self.set_span(id, span.turned(None));
                 self.trajectories.advance(id, Stage::Queued)?;
@@ -109,8 +119,10 @@ impl Scheduler {
         self.set_span(id, span.dispatched(self.version));
         let trajectory = self.trajectories.get_mut(id)?;
         trajectory.home = Some(worker);
+        let class = trajectory.class();
+        self.start_running(id);
         self.totals.dispatches += 1;
-        out.push(Action::Dispatch { trajectory: id, attempt, worker, class: trajectory.class() });
+        out.push(Action::Dispatch { trajectory: id, attempt, worker, class });
         Ok(())
     }
 
@@ -118,14 +130,14 @@ impl Scheduler {
     fn enter_queue(&mut self, id: TrajectoryId) -> Result<(), Late> {
         let trajectory = self.trajectories.get_mut(id)?;
         let ticket = *trajectory.ticket.get_or_insert_with(|| self.queue.ticket());
-        self.queue.insert(self.config.policy.place(trajectory.class(), ticket), id);
+        self.queue.insert(self.config.policy.place(trajectory.class(), trajectory.rank, ticket), id);
         Ok(())
     }
 
     pub(super) fn leave_queue(&mut self, id: TrajectoryId) {
         let Ok(trajectory) = self.trajectories.get(id) else { return };
-        if let (Stage::Queued, Some(ticket)) = (trajectory.stage(), trajectory.ticket) {
-            self.queue.remove(self.config.policy.place(trajectory.class(), ticket));
+        if let Some(place) = self.place_of(trajectory) {
+            self.queue.remove(place);
         }
     }
 
@@ -161,15 +173,41 @@ impl Scheduler {
     /// Recomputes a trajectory's class and moves it in the queue accordingly. Whether it changed.
     pub(super) fn reclassify(&mut self, id: TrajectoryId) -> bool {
         let Ok(trajectory) = self.trajectories.get(id) else { return false };
-        let class = self.config.policy.class(self.standing(trajectory.span));
-        let queued = (trajectory.stage() == Stage::Queued).then_some(trajectory.ticket).flatten();
-        let Some(before) = self.trajectories.set_class(id, class) else { return false };
-        if let Some(ticket) = queued
-            && self.queue.remove(self.config.policy.place(before, ticket)).is_some()
-        {
-            self.queue.insert(self.config.policy.place(class, ticket), id);
+        let critical = self.order.ranking.is_critical(trajectory.group);
+        let class = self.config.policy.class(self.standing(trajectory.span), critical);
+        let before = trajectory.class();
+        let changed = self.reposition(id, class, trajectory.rank);
+        if changed && (before == Class::Boundary || class == Class::Boundary) {
+            self.touch(id);
         }
-        true
+        changed
+    }
+
+    /// Sets class and rank of a trajectory, wherever it is listed by them. Whether the class changed.
+    pub(super) fn reposition(&mut self, id: TrajectoryId, class: Class, rank: u64) -> bool {
+        let Ok(trajectory) = self.trajectories.get(id) else { return false };
+        if (trajectory.class(), trajectory.rank) == (class, rank) {
+            return false;
+        }
+        let queued = self.place_of(trajectory).is_some_and(|place| self.queue.remove(place).is_some());
+        let running = trajectory.runner(id).is_some_and(|runner| self.running.remove(runner));
+        let changed = self.trajectories.set_class(id, class).is_some();
+        let Ok(trajectory) = self.trajectories.get_mut(id) else { return changed };
+        trajectory.rank = rank;
+        let (runner, ticket) = (trajectory.runner(id).filter(|_| running), trajectory.ticket.filter(|_| queued));
+        if let Some(runner) = runner {
+            self.running.insert(runner);
+        }
+        if let Some(ticket) = ticket {
+            self.queue.insert(self.config.policy.place(class, rank, ticket), id);
+        }
+        changed
+    }
+
+    /// Where a queued trajectory stands in the queue.
+    pub(super) fn place_of(&self, trajectory: &Trajectory) -> Option<Place> {
+        let ticket = trajectory.ticket.filter(|_| trajectory.stage() == Stage::Queued)?;
+        Some(self.config.policy.place(trajectory.class(), trajectory.rank, ticket))
     }
 
     /// Tells the worker that has the trajectory's prefix about its class.

@@ -1,10 +1,12 @@
 //! A second opinion: a model that watches events and actions, keeps everything in plain lists, finds everything by
 //! looking at all of it, and objects to any action that breaks a promise.
 
+use crate::order::Order;
 use std::collections::BTreeMap;
 use venus_core::ids::{AttemptId, BatchId, GroupId, TrajectoryId, Version, WorkerId};
 use venus_core::message::engine::Class;
 use venus_core::schedule::{Action, DiscardReason, Event, Policy, SchedulerConfig, SchedulerStats};
+use venus_core::units::Tokens;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
@@ -25,8 +27,13 @@ pub struct Member {
     pub group: GroupId,
     pub at: At,
     /// Order in which its turn was first queued.
-    seniority: Option<u64>,
-    holds: Option<WorkerId>,
+    pub seniority: Option<u64>,
+    pub holds: Option<WorkerId>,
+    /// Its running turn was told to stop.
+    pub stopping: bool,
+    /// Tokens drawn and tokens predicted to be left, since it was started.
+    pub tokens: u64,
+    pub remaining: Option<u64>,
     /// Version in use when the first turn was sent, until tokens are drawn.
     sent_at: Option<u64>,
     /// First and last version that drew tokens.
@@ -56,7 +63,8 @@ pub struct Batch {
 }
 
 pub struct Auditor {
-    config: SchedulerConfig,
+    pub config: SchedulerConfig,
+    pub order: Order,
     pub version: u64,
     pub members: Vec<Member>,
     /// In the order offered.
@@ -74,6 +82,7 @@ impl Auditor {
     pub fn new(config: SchedulerConfig) -> Self {
         Self {
             config,
+            order: Order::default(),
             version: 0,
             members: Vec::new(),
             groups: Vec::new(),
@@ -91,13 +100,20 @@ impl Auditor {
     pub fn watch(&mut self, event: &Event, actions: &[Action]) {
         self.clock += 1;
         self.take_in(event);
+        self.order.settled = false;
         for (index, action) in actions.iter().enumerate() {
+            if matches!(action, Action::Dispatch { .. } | Action::Preempt { .. }) {
+                self.settle();
+            }
             self.judge(action, &actions[..index]);
         }
+        self.settle();
         self.judge_rest();
+        self.judge_classes();
+        self.judge_victims();
     }
 
-    fn member(&mut self, id: TrajectoryId) -> Option<&mut Member> {
+    pub fn member(&mut self, id: TrajectoryId) -> Option<&mut Member> {
         self.members.iter_mut().find(|member| member.id == id)
     }
 
@@ -118,7 +134,7 @@ impl Auditor {
         self.age(member).is_some_and(|age| age >= u64::from(self.config.version_span_limit))
     }
 
-    fn at_boundary(&self, member: &Member) -> bool {
+    pub fn at_boundary(&self, member: &Member) -> bool {
         self.age(member).is_some_and(|age| age + 1 >= u64::from(self.config.version_span_limit))
     }
 
@@ -149,9 +165,14 @@ impl Auditor {
                 m.at = At::Queued;
                 m.seniority = m.seniority.or(Some(clock));
             }),
-            Event::TurnEnded { trajectory, attempt, versions, .. } => {
+            Event::TurnEnded { trajectory, attempt, generated: Tokens(generated), versions } => {
                 let limit = u64::from(self.config.version_span_limit);
-                self.step(trajectory, &[At::Running(attempt)], |m| m.turn_ended(versions, keeps_slot, limit));
+                self.step(trajectory, &[At::Running(attempt)], |m| {
+                    m.stopping = false;
+                    m.tokens += generated;
+                    m.remaining = m.remaining.map(|remaining| remaining.saturating_sub(generated));
+                    m.turn_ended(versions, keeps_slot, limit);
+                });
             }
             Event::TrajectoryFinished { trajectory } => self.finished(trajectory),
             Event::TrajectoryFailed { trajectory } => {
@@ -170,7 +191,12 @@ impl Auditor {
                 self.consume();
             }
             Event::Drain => self.draining = true,
-            Event::Prediction { .. } | Event::WorkerReport { .. } => {}
+            Event::Prediction { trajectory, remaining, .. } => {
+                if let Some(member) = self.member(trajectory).filter(|member| member.at != At::Finished) {
+                    member.remaining = Some(remaining.0);
+                }
+            }
+            Event::WorkerReport { .. } => {}
         }
     }
 
@@ -187,6 +213,7 @@ impl Auditor {
         }
         (member.at, member.holds) = (At::Finished, None);
         let group = member.group;
+        self.order.told.remove(&id);
         if self.members.iter().all(|m| m.group != group || m.at == At::Finished) {
             self.completions += 1;
             *self.group(group) = Fate::Complete(self.completions);
@@ -220,9 +247,11 @@ impl Auditor {
 
     fn worker_lost(&mut self, worker: WorkerId) {
         self.workers.remove(&worker);
+        self.order.told.retain(|_, (_, at)| *at != worker);
         for member in self.members.iter_mut().filter(|member| member.holds == Some(worker)) {
             member.holds = None;
             if matches!(member.at, At::Running(_)) {
+                member.stopping = false;
                 (member.at, member.sent_at) = (At::Queued, None);
             }
         }
@@ -234,9 +263,10 @@ impl Auditor {
             Action::Dispatch { trajectory, attempt, worker, class } => {
                 self.judge_dispatch(trajectory, attempt, worker, class);
             }
-            Action::SetClass { trajectory, class, .. } => {
-                let member = self.member(trajectory).expect("a live trajectory").clone();
-                assert_eq!(class == Class::Boundary, self.at_boundary(&member), "{member:?}");
+            Action::SetClass { trajectory, class, worker } => {
+                assert!(self.workers.contains_key(&worker));
+                let before = self.order.told.insert(trajectory, (class, worker));
+                assert_ne!(before.map(|(class, _)| class), Some(class), "{trajectory} had this class");
             }
             Action::Discard { trajectory, reason } => self.judge_discard(trajectory, reason),
             Action::DropGroup { group, .. } => {
@@ -245,7 +275,7 @@ impl Auditor {
                 self.members.retain(|member| member.group != group);
             }
             Action::Deliver { batch, ref groups } => self.judge_delivery(batch, groups),
-            Action::Preempt { .. } => panic!("neither policy preempts"),
+            Action::Preempt { trajectory, attempt, worker } => self.judge_preemption(trajectory, attempt, worker),
         }
     }
 
@@ -264,6 +294,7 @@ impl Auditor {
             assert_eq!(first.map(|(id, _)| *id), Some(group), "groups start in the order offered");
             assert!(!self.draining);
             *self.group(group) = Fate::Started;
+            self.order.begun.push((group, self.version));
             assert!(self.in_window() <= self.config.window(), "the async window is exceeded");
         }
     }
@@ -275,9 +306,7 @@ impl Auditor {
         self.last_attempt = Some(attempt);
         if member.holds.is_none() {
             assert!(self.used(worker) < self.workers[&worker], "{worker} has no free slot");
-            let rank = |m: &Member| (!self.at_boundary(m), m.seniority);
-            let next = self.members.iter().filter(|m| m.at == At::Queued && m.holds.is_none()).min_by_key(|m| rank(m));
-            assert_eq!(next.map(|m| m.id), Some(id), "boundary first, then by seniority");
+            assert_eq!(self.waiting().first().map(|m| m.id), Some(id), "greater classes first, then by seniority");
         } else {
             assert_eq!(member.holds, Some(worker));
         }
@@ -287,7 +316,8 @@ impl Auditor {
         member.sent_at = member.sent_at.or(Some(version));
         let member = member.clone();
         assert!(!self.expired(&member), "{id} would span too many versions");
-        assert_eq!(class == Class::Boundary, self.at_boundary(&member));
+        assert_eq!(class, self.class(&member));
+        self.order.told.insert(id, (class, worker));
     }
 
     fn judge_discard(&mut self, id: TrajectoryId, reason: DiscardReason) {
@@ -306,6 +336,7 @@ impl Auditor {
         let again =
             Member { restarts: member.restarts + 1, failures: member.failures, ..Member::new(id, member.group) };
         *self.member(id).expect("a live trajectory") = again;
+        self.order.told.remove(&id);
     }
 
     fn judge_delivery(&mut self, batch: BatchId, groups: &[GroupId]) {
@@ -356,8 +387,12 @@ impl Auditor {
         assert_eq!(stages.acting, at(|at| at == At::Acting));
         assert_eq!(stages.finished, at(|at| at == At::Finished));
         let unfinished = || self.members.iter().filter(|member| member.at != At::Finished);
-        assert_eq!(stats.classes.boundary, unfinished().filter(|member| self.at_boundary(member)).count());
-        assert_eq!(stats.classes.low, unfinished().filter(|member| !self.at_boundary(member)).count());
+        let of_class = |class| unfinished().filter(|member| self.class(member) == class).count();
+        assert_eq!(stats.classes.boundary, of_class(Class::Boundary));
+        assert_eq!(stats.classes.high, of_class(Class::High));
+        assert_eq!(stats.classes.low, of_class(Class::Low));
+        assert_eq!(stats.critical_groups, self.order.critical.len());
+        assert_eq!(stats.preempting, self.members.iter().filter(|member| member.stopping).count());
         let free = self.workers.iter().map(|(&worker, &slots)| u64::from(slots.saturating_sub(self.used(worker))));
         assert_eq!(stats.free_slots, free.sum::<u64>());
         let fate = |wanted: fn(Fate) -> bool| self.groups.iter().filter(|(_, fate)| wanted(*fate)).count();
@@ -378,6 +413,9 @@ impl Member {
             at: At::Waiting,
             seniority: None,
             holds: None,
+            stopping: false,
+            tokens: 0,
+            remaining: None,
             sent_at: None,
             drawn: None,
             restarts: 0,

@@ -3,13 +3,17 @@
 mod auditor;
 mod faults;
 mod groups;
+mod order;
+mod overtaking;
+mod priority;
 mod property;
+mod toy;
 mod turns;
 mod versions;
 
 use std::collections::BTreeMap;
 use venus_core::ids::{AttemptId, BatchId, GroupId, TrajectoryId, Version, WorkerId};
-use venus_core::schedule::{Action, Event, Scheduler, SchedulerConfig};
+use venus_core::schedule::{Action, Event, Scheduler, SchedulerConfig, Stage};
 use venus_core::units::{Instant, Tokens};
 
 /// A shell that does as it is told and remembers what it was told. After every event the invariants are checked.
@@ -111,6 +115,10 @@ impl Shell {
 
     fn trained(&mut self, batch: u64) -> Vec<Action> {
         self.tell(Event::BatchTrained { batch: BatchId(batch) })
+    }
+
+    fn stage(&self, trajectory: u64) -> Stage {
+        self.scheduler.stage_of(TrajectoryId(trajectory)).expect("a live trajectory")
     }
 
     fn attempt_of(&self, trajectory: u64) -> AttemptId {

@@ -3,7 +3,7 @@
 use crate::auditor::{At, Auditor, Fate, Member};
 use proptest::prelude::*;
 use venus_core::ids::{AttemptId, BatchId, GroupId, TrajectoryId, Version, WorkerId};
-use venus_core::schedule::{Action, Event, Policy, Scheduler, SchedulerConfig};
+use venus_core::schedule::{Action, Event, GroupScore, Policy, PriorityConfig, Scheduler, SchedulerConfig};
 use venus_core::units::{Instant, Tokens};
 
 /// A step of a history; the numbers choose among what is possible when it is taken.
@@ -15,6 +15,9 @@ enum Step {
     EndTurn(usize, VersionsOf),
     EndTool(usize),
     CutShort(usize),
+    /// A turn that was told to stop does.
+    Yield(usize, VersionsOf),
+    Predict(usize, u64),
     Finish(usize),
     Fail(usize),
     Publish(u64),
@@ -42,11 +45,14 @@ fn step() -> impl Strategy<Value = Step> {
         6 => Just(VersionsOf::InUse),
         1 => (0..2_u64, 0..3_u64).prop_map(|(behind, length)| VersionsOf::Other(behind, length)),
     ];
+    let remaining = prop_oneof![8 => 0..12_u64, 2 => 0..3000_u64, 1 => Just(u64::MAX)];
     prop_oneof![
         8 => Just(Step::Offer),
         20 => pick().prop_map(Step::Sandbox),
         24 => pick().prop_map(Step::Queue),
-        30 => (pick(), versions).prop_map(|(pick, versions)| Step::EndTurn(pick, versions)),
+        30 => (pick(), versions.clone()).prop_map(|(pick, versions)| Step::EndTurn(pick, versions)),
+        8 => (pick(), versions).prop_map(|(pick, versions)| Step::Yield(pick, versions)),
+        16 => (pick(), remaining).prop_map(|(pick, remaining)| Step::Predict(pick, remaining)),
         12 => pick().prop_map(Step::EndTool),
         4 => pick().prop_map(Step::CutShort),
         14 => pick().prop_map(Step::Finish),
@@ -61,16 +67,22 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn config() -> impl Strategy<Value = SchedulerConfig> {
-    let policy = prop_oneof![Just(Policy::ActionLevel), Just(Policy::TrajectoryLevel)];
+    let policy = prop_oneof![4 => Just(Policy::Priority), 4 => prop::sample::select(Policy::ALL.to_vec())];
+    let score = prop::sample::select(vec![GroupScore::Auto, GroupScore::Max, GroupScore::Sum, GroupScore::Mixed]);
+    let priority = (score, prop_oneof![Just(1.0), Just(1.25), Just(2.0)])
+        .prop_map(|(score, hysteresis)| PriorityConfig { score, hysteresis, ..PriorityConfig::default() });
     let async_factor = prop_oneof![Just(1.0), Just(1.5), Just(2.0)];
-    (policy, 1..4_usize, 1..4_usize, async_factor, 1..4_u32, 0..3_u32).prop_map(
-        |(policy, groups_per_batch, group_size, async_factor, version_span_limit, max_restarts)| SchedulerConfig {
-            policy,
-            groups_per_batch,
-            group_size,
-            async_factor,
-            version_span_limit,
-            max_restarts,
+    (policy, priority, 1..5_usize, 1..4_usize, async_factor, 1..4_u32, 0..3_u32).prop_map(
+        |(policy, priority, groups_per_batch, group_size, async_factor, version_span_limit, max_restarts)| {
+            SchedulerConfig {
+                policy,
+                groups_per_batch,
+                group_size,
+                async_factor,
+                version_span_limit,
+                max_restarts,
+                priority,
+            }
         },
     )
 }
@@ -138,6 +150,15 @@ impl Trial {
             Step::Sandbox(pick) => Event::SandboxReady { trajectory: self.at(pick, At::Starting)? },
             Step::Queue(pick) => queued(self.at(pick, At::Ready)?),
             Step::CutShort(pick) => queued(self.at(pick, At::Acting)?),
+            Step::Yield(pick, versions) => {
+                let trajectory = self.choose(pick, |member| member.stopping)?;
+                self.end_turn(trajectory, versions)?
+            }
+            Step::Predict(pick, remaining) => Event::Prediction {
+                trajectory: self.choose(pick, |_| true)?,
+                remaining: Tokens(remaining),
+                spread: Tokens(1),
+            },
             Step::EndTool(pick) => Event::ToolEnded { trajectory: self.at(pick, At::Acting)? },
             Step::EndTurn(pick, versions) => {
                 let trajectory = self.choose(pick, |member| matches!(member.at, At::Running(_)))?;
@@ -170,7 +191,8 @@ impl Trial {
                 Some((Version(first), Version(first + length)))
             }
         };
-        Some(Event::TurnEnded { trajectory, attempt, generated: Tokens(1), versions })
+        let generated = versions.map_or(0, |_| 1 + self.now % 4);
+        Some(Event::TurnEnded { trajectory, attempt, generated: Tokens(generated), versions })
     }
 
     fn stray(&self, kind: u8, id: u64) -> Event {

@@ -71,7 +71,7 @@ fn a_value_of_the_wrong_type_is_named_with_what_is_allowed() {
     give run.steps a value of the right kind, such as 100
     "#);
     insta::assert_snapshot!(refusal(None, &[], &[("--policy", "rollout.policy", "fifo")]), @r#"
-    rollout.policy (flag --policy): unknown variant `fifo`, expected `trajectory-level` or `action-level`
+    rollout.policy (flag --policy): unknown variant `fifo`, expected one of `trajectory-level`, `action-level`, `priority`, `group-fcfs`, `longest-first`, `group-probe`
     give rollout.policy a value of the right kind, such as "action-level"
     "#);
     insta::assert_snapshot!(refusal(None, &[("VENUS_RUN__STEPS", "-1")], &[]), @r"
