@@ -5,16 +5,22 @@
 //! between (turns submitted, aborts, class changes, new weights) waits in a queue and is applied whole at the start of
 //! the next plan, so that admission, eviction and the forward pass see one and the same state. The order within a plan:
 //!
-//! 1. the queue is drained;
-//! 2. the prefill is formed, class by class (boundary, high, low), first come first served inside a class, within the
+//! 1. the queue is drained: submissions, aborts, ends and class changes, and with them every change of references;
+//! 2. high trajectories are demoted or promoted, if the policy says so (see the module `demotion`);
+//! 3. the prefill is formed, class by class (boundary, high, low), first come first served inside a class, within the
 //!    budget of prefill tokens and of pages that can be evicted;
-//! 3. pages for decoding are reserved; when short, cached pages are evicted, then running turns retracted: low class
-//!    before high, the latest first, never the last one;
-//! 4. the work is listed.
+//! 4. pages for decoding are reserved; when short, cached pages are evicted, then running turns retracted: low class
+//!    before high, never the last one, and inside a class the latest first, or with tiers the one that is the cheapest
+//!    to compute again;
+//! 5. the work is listed.
 //!
 //! **Admission implies allocation.** A turn is admitted only if pages for its whole context are there and one more for
 //! each running turn; they are taken at once. So a turn never fails in the iteration that admits it, and a cache that is
 //! just full doesn't admit and retract in turns.
+//!
+//! **What a turn may take is bounded by its class** where pages are tiered: the budget it is admitted by counts the same
+//! pages as the eviction it causes, on one state. A low turn that finds only pages that high trajectories will come back
+//! for waits, even if nothing runs ([`Batch::is_stalled`]).
 //!
 //! **Nothing is overtaken.** When the first waiting turn does not fit, none behind it is admitted, however small
 //! (ThunderAgent#46: smallest-first starves long contexts); a retracted turn keeps its place (vllm#41951). A waiting turn
@@ -26,15 +32,19 @@
 //! of mixed versions and is never shared. Turns admitted later, retracted ones too, match and make pages of the new version.
 
 mod check;
+mod demotion;
 mod form;
+mod trajectory;
 mod turn;
+mod victim;
 
 use crate::ids::{AttemptId, TokenId, TrajectoryId, Version};
 use crate::message::engine::Class;
-use crate::residency::{FlushPolicy, PageId, Place, Residency};
+use crate::residency::{FlushPolicy, PageId, Place, Residency, ResidencyPolicy};
 use crate::units::{Pages, Tokens};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use trajectory::Trajectories;
 use turn::Turn;
 
 pub use turn::{EndReason, Ended, Rejection, Submission};
@@ -54,6 +64,8 @@ pub struct BatchOptions {
     pub max_context: Tokens,
     /// What becomes of cached pages when the weights change.
     pub flush: FlushPolicy,
+    /// How cached pages are kept between the turns of a trajectory.
+    pub residency: ResidencyPolicy,
     /// The version of the first weights.
     pub version: Version,
 }
@@ -100,6 +112,20 @@ pub struct Counters {
     pub retractions: u64,
     /// Turns retracted for a waiting turn of a higher class.
     pub preemptions: u64,
+    /// High trajectories moved to the low class for a while.
+    pub demotions: u64,
+    /// Those that came back.
+    pub promotions: u64,
+}
+
+impl Counters {
+    /// Share of the context tokens that was not computed, net of what was computed again; below zero if that is more.
+    /// 1 before the first context.
+    #[must_use]
+    pub fn hit_rate(&self) -> f64 {
+        let net = self.cached.0 as f64 - self.recomputed.0 as f64;
+        if self.context == Tokens::ZERO { 1.0 } else { net / self.context.0 as f64 }
+    }
 }
 
 /// Index of a live turn.
@@ -119,6 +145,7 @@ enum Mutation {
     Submit(Submission),
     Abort(AttemptId),
     SetClass(TrajectoryId, Class),
+    Release(TrajectoryId),
     Activate(Version),
 }
 
@@ -135,11 +162,21 @@ pub struct Batch {
     vacant: Vec<TurnKey>,
     attempts: BTreeMap<AttemptId, TurnKey>,
     trajectories: BTreeSet<(TrajectoryId, TurnKey)>,
+    /// Empty where nothing is referred to.
+    entered: Trajectories,
     waiting: BTreeSet<Rank>,
     running: BTreeSet<Rank>,
+    /// Turns of demoted trajectories.
+    paused: BTreeSet<Rank>,
     /// Pages being computed, by turns that will publish them.
     claims: BTreeMap<Claim, TurnKey>,
     seniority: u64,
+    /// Demand and time of the tree when nobody could be promoted.
+    unpromoted: Option<(u64, u64)>,
+    /// Promoted because nothing else could run; not demoted before its turn ends.
+    spared: Option<TrajectoryId>,
+    /// The last plan found nothing to do.
+    stalled: bool,
     work: Vec<Work>,
     /// Scratch for walks over the running turns that change them.
     ranks: Vec<Rank>,
@@ -163,10 +200,15 @@ impl Batch {
             vacant: Vec::new(),
             attempts: BTreeMap::new(),
             trajectories: BTreeSet::new(),
+            entered: Trajectories::default(),
             waiting: BTreeSet::new(),
             running: BTreeSet::new(),
+            paused: BTreeSet::new(),
             claims: BTreeMap::new(),
             seniority: 0,
+            unpromoted: None,
+            spared: None,
+            stalled: false,
             work: Vec::new(),
             ranks: Vec::new(),
             counters: Counters::default(),
@@ -188,6 +230,12 @@ impl Batch {
         self.queue.push(Mutation::SetClass(trajectory, class));
     }
 
+    /// A trajectory ended, however: it gives up the pages it would have come back for. Its turns should have ended or been
+    /// aborted; one that has not goes on. Ignored for one that is not known (it has ended).
+    pub fn release(&mut self, trajectory: TrajectoryId) {
+        self.queue.push(Mutation::Release(trajectory));
+    }
+
     /// From the next plan on, the weights are those of `version`.
     pub fn activate(&mut self, version: Version) {
         self.queue.push(Mutation::Activate(version));
@@ -205,16 +253,29 @@ impl Batch {
         !self.queue.is_empty()
     }
 
+    /// Whether nothing runs and what waits is of low class and too large for what the high class leaves: no plan has
+    /// anything to do until something is queued.
+    #[must_use]
+    pub fn is_stalled(&self) -> bool {
+        self.stalled && self.queue.is_empty()
+    }
+
     /// Turns that run.
     #[must_use]
     pub fn running(&self) -> usize {
         self.running.len()
     }
 
-    /// Turns that wait, retracted ones included.
+    /// Turns that wait, retracted and paused ones included.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.waiting.len()
+        self.waiting.len() + self.paused.len()
+    }
+
+    /// Of the turns that wait, those of demoted trajectories.
+    #[must_use]
+    pub fn paused(&self) -> usize {
+        self.paused.len()
     }
 
     /// The pages.
@@ -263,6 +324,7 @@ impl Batch {
                     }
                 }
                 Mutation::SetClass(trajectory, class) => self.reclass(trajectory, class),
+                Mutation::Release(trajectory) => self.release_trajectory(trajectory),
                 Mutation::Activate(version) => {
                     self.residency.activate(version);
                     self.drop_stale_claims();
@@ -272,15 +334,20 @@ impl Batch {
     }
 
     /// Decides the next iteration. Turns that end without running (aborted, rejected) are appended to `ended`. No
-    /// [`work`](Self::work) afterwards means that nothing waits or runs.
+    /// [`work`](Self::work) afterwards means that nothing waits or runs, or that the batch [stalls](Self::is_stalled).
     ///
     /// # Panics
     /// If the last plan was not committed.
     pub fn plan(&mut self, ended: &mut Vec<Ended>) {
         self.drain(ended);
+        self.balance();
         self.form_prefill();
         self.reserve_growth();
+        if self.end_standstill() {
+            self.form_prefill();
+        }
         self.list_work();
+        self.stalled = self.work.is_empty() && !self.attempts.is_empty();
     }
 
     /// Takes what the iteration drew: one entry for each work that draws, in order. Turns that end are appended to `ended`.

@@ -4,23 +4,34 @@
 //! tree knows shares those pages; a turn that ends leaves its pages behind as cache. What is neither free nor held by
 //! a running turn is cached, and goes leaf by leaf, least recently used first.
 //!
+//! **Trajectories refer to the pages they will come back for** while a tool runs ([`Residency::enter`] to
+//! [`Residency::leave`]). That makes tiers of what is cached ([`Tier`]): lesser tiers are evicted first, and whoever asks
+//! for pages says how far it may reach. Where nobody refers to anything, all is one tier: plain least recently used.
+//!
 //! **KV is named by the weights that made it.** A prefix made under version `v` is matched only while `v` is current:
 //! a cache that survives a weight update under the same name makes log-probabilities drift (lmdeploy#4917,
 //! prime-rl#1651). A version names its weights: activating the current version again changes nothing.
 //!
-//! Nothing here looks at all nodes: matching and locking cost the length of the path, evicting a page O(log n).
+//! Nothing here looks at all nodes: matching, locking and referring cost the length of the path, evicting a page O(log n).
 
 mod check;
+mod eviction;
+mod reference;
+mod tier;
 mod tree;
 
-use crate::ids::{TokenId, Version};
+use crate::ids::{TokenId, TrajectoryId, Version};
 use crate::units::Pages;
+use reference::Reference;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use tier::Tiers;
 use tree::{NodeId, Tree};
 
 pub use check::Holding;
 pub(crate) use check::ensure;
+pub use reference::Referred;
+pub use tier::{ResidencyPolicy, Tier, TierPages};
 
 /// Index of a page in the engine's KV storage.
 pub type PageId = u32;
@@ -59,8 +70,8 @@ pub struct Place(NodeId);
 pub struct Found {
     /// Pages that can be shared.
     pub pages: u32,
-    /// Of these, how many nobody holds now: sharing them takes them out of what can be evicted.
-    pub cached: u32,
+    /// Of these, those that nobody holds now: sharing them takes them out of what can be evicted.
+    pub cached: TierPages,
     /// Where the match ended, unless that is inside a node.
     pub place: Option<Place>,
 }
@@ -97,10 +108,13 @@ pub struct Residency {
     tree: Tree,
     namespaces: BTreeMap<Version, Namespace>,
     current: Version,
-    /// Unlocked leaves that are not roots.
-    evictable: BTreeSet<EvictionKey>,
-    /// Pages in unlocked nodes.
-    cached: u32,
+    /// What is cached.
+    tiers: Tiers,
+    references: BTreeMap<TrajectoryId, Reference>,
+    /// See [`Residency::shared_by_high`].
+    shared_by_high: u64,
+    /// See [`Residency::visits`].
+    visits: u64,
     /// Counts uses; the order of last use.
     clock: u64,
 }
@@ -120,8 +134,10 @@ impl Residency {
             tree,
             namespaces: BTreeMap::from([(version, Namespace { root, epoch: 0 })]),
             current: version,
-            evictable: BTreeSet::new(),
-            cached: 0,
+            tiers: Tiers::default(),
+            references: BTreeMap::new(),
+            shared_by_high: 0,
+            visits: 0,
             clock: 0,
         }
     }
@@ -150,22 +166,41 @@ impl Residency {
         Pages(self.free.len() as u32)
     }
 
-    /// Pages held by the tree alone. All of them can be evicted.
+    /// Pages held by the tree alone.
     #[must_use]
     pub fn cached(&self) -> Pages {
-        Pages(self.cached)
+        Pages(self.tiers.pages.total())
+    }
+
+    /// The same by tier. Free, these and locked ones are all there are.
+    #[must_use]
+    pub fn tiers(&self) -> TierPages {
+        self.tiers.pages
     }
 
     /// Pages held by running turns.
     #[must_use]
     pub fn locked(&self) -> Pages {
-        Pages(self.capacity - self.cached - self.free.len() as u32)
+        Pages(self.capacity - self.tiers.pages.total() - self.free.len() as u32)
     }
 
-    /// Pages an [`allocate`](Self::allocate) can deliver now.
+    /// Pages an [`allocate`](Self::allocate) of the same reach can deliver now.
     #[must_use]
-    pub fn available(&self) -> Pages {
-        self.free() + self.cached()
+    pub fn available(&self, reach: Tier) -> Pages {
+        self.free() + Pages(self.tiers.pages.up_to(reach))
+    }
+
+    /// Counts what changed the tree; equal means that nothing did.
+    #[must_use]
+    pub fn clock(&self) -> u64 {
+        self.clock
+    }
+
+    /// Nodes locked, released, re-counted or evicted since the start: what changes cost, the logarithm for the ordered
+    /// sets apart.
+    #[must_use]
+    pub fn visits(&self) -> u64 {
+        self.visits
     }
 
     /// Makes `version` current. See [`FlushPolicy`] for what happens to the pages of the others.
@@ -176,18 +211,19 @@ impl Residency {
         let epoch = self.epoch() + 1;
         let previous = std::mem::replace(&mut self.current, version);
         if let Some(namespace) = self.namespaces.get_mut(&version) {
-            // Its leaves are re-ordered: the one walk over a namespace, once a version comes back.
+            // Its leaves are re-ordered: the one walk over a namespace, once a version comes back. Nobody referred to them.
             let stale = std::mem::replace(&mut namespace.epoch, epoch);
-            let leaves: Vec<_> =
-                self.evictable.range((stale, 0, NodeId::MIN)..(stale + 1, 0, NodeId::MIN)).copied().collect();
-            for (_, used, node) in leaves {
-                self.evictable.remove(&(stale, used, node));
-                self.evictable.insert((epoch, used, node));
+            let leaves = self.tiers.leaves_mut(Tier::Unused);
+            let old: Vec<_> = leaves.range((stale, 0, NodeId::MIN)..(stale + 1, 0, NodeId::MIN)).copied().collect();
+            for (_, used, node) in old {
+                leaves.remove(&(stale, used, node));
+                leaves.insert((epoch, used, node));
             }
         } else {
             let root = self.tree.root(version);
             self.namespaces.insert(version, Namespace { root, epoch });
         }
+        self.refer_to_nothing();
         self.drop_if_empty(previous);
         self.flush_stale();
     }
@@ -196,7 +232,8 @@ impl Residency {
     #[must_use]
     pub fn lookup(&self, tokens: &[TokenId]) -> Found {
         let walk = self.tree.walk(self.root(), tokens);
-        Found { pages: walk.pages as u32, cached: walk.cached as u32, place: walk.whole.then_some(Place(walk.node)) }
+        let place = walk.whole.then_some(Place(walk.node));
+        Found { pages: walk.pages as u32, cached: walk.cached, place }
     }
 
     /// Locks the longest known prefix of `tokens` and appends its pages to `table`. Splits a node the prefix ends in.
@@ -208,23 +245,31 @@ impl Residency {
         Lock(node)
     }
 
-    /// Appends `pages` pages to `table`, evicting cached ones as needed. Returns false, and changes nothing, if fewer
-    /// are [`available`](Self::available).
-    pub fn allocate(&mut self, pages: u32, table: &mut Vec<PageId>) -> bool {
-        if pages > self.available().0 {
+    /// Appends `pages` pages to `table`, evicting cached ones of tiers up to `reach` as needed. Returns false, and
+    /// changes nothing, if fewer are [`available`](Self::available).
+    pub fn allocate(&mut self, pages: u32, reach: Tier, table: &mut Vec<PageId>) -> bool {
+        if pages > self.available(reach).0 {
             return false;
         }
-        self.evict(pages.saturating_sub(self.free.len() as u32));
+        self.evict(pages.saturating_sub(self.free.len() as u32), reach);
         table.extend(self.free.drain(self.free.len() - pages as usize..).rev());
         true
     }
 
-    /// Gives private pages of a turn to the tree, so that others can share them, and locks them for the turn.
+    /// Gives private pages of a turn of `owner` to the tree, so that others can share them, and locks them for the turn.
     ///
     /// `table` is the turn's block table cut to `tokens.len() / page_size` pages; its first `held` pages are those `lock`
     /// covers. Where the tree already has the same tokens, `table` gets the tree's page and the turn's own is freed.
-    /// The KV of `tokens` must have been made wholly by the current version.
-    pub fn publish(&mut self, lock: Lock, held: usize, tokens: &[TokenId], table: &mut [PageId]) -> Lock {
+    /// If `owner` has a reference, it covers them from now on. The KV of `tokens` must have been made wholly by the current
+    /// version.
+    pub fn publish(
+        &mut self,
+        owner: TrajectoryId,
+        lock: Lock,
+        held: usize,
+        tokens: &[TokenId],
+        table: &mut [PageId],
+    ) -> Lock {
         debug_assert_eq!(tokens.len(), table.len() * self.page_size, "only whole pages are shared");
         let walk = self.tree.walk(lock.0, &tokens[held * self.page_size..]);
         let node = self.tree.boundary(&walk);
@@ -233,10 +278,9 @@ impl Residency {
         self.free.extend_from_slice(&table[held..known]);
         self.tree.copy_end_pages(node, &mut table[held..known]);
         let rest = (&tokens[known * self.page_size..], &table[known..]);
-        if rest.1.is_empty() {
-            return Lock(node);
-        }
-        Lock(self.tree.append(node, rest.0, rest.1, self.clock))
+        let end = if rest.1.is_empty() { node } else { self.tree.append(node, owner, rest, self.clock) };
+        self.inherit(owner, end);
+        Lock(end)
     }
 
     /// Takes back a turn's hold: what `lock` covers becomes cached (unless others hold it), `private` pages become free.
@@ -245,14 +289,14 @@ impl Residency {
         self.clock += 1;
         let mut at = Some(lock.0);
         while let Some(id) = at {
+            self.visits += 1;
             let node = &mut self.tree[id];
             node.locks -= 1;
             node.used = self.clock;
-            if node.locks == 0 {
-                self.cached += node.pages.len() as u32;
-            }
             at = node.parent;
-            self.note_leaf(id);
+            if node.locks == 0 {
+                self.note_unlocked(id);
+            }
         }
         let version = self.tree[lock.0].version;
         self.drop_if_empty(version);
@@ -283,74 +327,13 @@ impl Residency {
         while let Some(id) = at {
             locked |= Some(id) == until;
             if !locked && self.tree[id].locks == 0 {
-                self.cached -= self.tree[id].pages.len() as u32;
-                let key = self.eviction_key(id);
-                self.evictable.remove(&key);
+                self.note_locking(id);
             }
+            self.visits += 1;
             let node = &mut self.tree[id];
             node.locks += u32::from(!locked);
             node.used = self.clock;
             at = node.parent;
-        }
-    }
-
-    /// Frees up to `pages` cached pages. A leaf is cut from its end: what is left of it is still a usable prefix.
-    fn evict(&mut self, mut pages: u32) {
-        while pages > 0 {
-            let Some(&key) = self.evictable.first() else { return };
-            let leaf = key.2;
-            let take = pages.min(self.tree[leaf].pages.len() as u32);
-            pages -= take;
-            self.cached -= take;
-            if take as usize == self.tree[leaf].pages.len() {
-                self.evictable.remove(&key);
-                self.remove_leaf(leaf);
-            } else {
-                self.tree.cut(leaf, take as usize, &mut self.free);
-            }
-        }
-    }
-
-    fn remove_leaf(&mut self, leaf: NodeId) {
-        let version = self.tree[leaf].version;
-        let parent = self.tree.remove(leaf, &mut self.free);
-        self.note_leaf(parent);
-        self.drop_if_empty(version);
-    }
-
-    /// Lists `id` as evictable if it became an unlocked leaf.
-    fn note_leaf(&mut self, id: NodeId) {
-        let node = &self.tree[id];
-        if node.locks == 0 && node.children.is_empty() && node.parent.is_some() {
-            let key = self.eviction_key(id);
-            self.evictable.insert(key);
-        }
-    }
-
-    fn eviction_key(&self, id: NodeId) -> EvictionKey {
-        let node = &self.tree[id];
-        (self.namespaces[&node.version].epoch, node.used, id)
-    }
-
-    /// Forgets a version that is not current and has no pages left.
-    fn drop_if_empty(&mut self, version: Version) {
-        let Some(root) = self.namespaces.get(&version).map(|namespace| namespace.root) else { return };
-        let node = &self.tree[root];
-        if version != self.current && node.children.is_empty() && node.locks == 0 {
-            self.tree.remove_root(root);
-            self.namespaces.remove(&version);
-        }
-    }
-
-    fn flush_stale(&mut self) {
-        if self.policy == FlushPolicy::Keep {
-            return;
-        }
-        let current = self.epoch();
-        while let Some(&(epoch, _, leaf)) = self.evictable.first()
-            && epoch < current
-        {
-            self.evict(self.tree[leaf].pages.len() as u32);
         }
     }
 }

@@ -1,15 +1,24 @@
 //! Forming an iteration: who is admitted, how much of each context is computed, who must give way.
 
 use super::{Batch, Rank, TurnKey, Work};
-use crate::residency::Found;
+use crate::message::engine::Class;
+use crate::residency::{Found, ResidencyPolicy, Tier};
 
 /// What became of a waiting turn.
-enum Admission {
+pub(super) enum Admission {
     Admitted,
     /// Its next page is being computed by another turn.
     Delayed,
     /// No slot, or not enough pages.
     Full,
+}
+
+/// The highest tier that a turn of this class may evict from (paper section 2.5). Boundary counts as high.
+pub(super) fn reach(policy: ResidencyPolicy, class: Class) -> Tier {
+    match (policy, class) {
+        (ResidencyPolicy::Tiered { .. }, Class::Low) => Tier::LowRef,
+        _ => Tier::HighRef,
+    }
 }
 
 impl Batch {
@@ -68,7 +77,9 @@ impl Batch {
             return Admission::Delayed;
         }
         let pages = self.pages_for(turn.tokens.len()) - found.pages;
-        let available = self.residency.available().0 - found.cached;
+        // What it shares it can't evict as well.
+        let reach = reach(self.options.residency, turn.class);
+        let available = self.residency.available(reach).0 - found.cached.up_to(reach);
         let running = self.running.len();
         if self.fits(pages, available, running) {
             self.enter(rank.turn);
@@ -80,61 +91,22 @@ impl Batch {
 
     /// Whether a turn of `pages` new pages can join `running` others: there is a slot, and pages for it now and for one
     /// page of growth of everybody.
-    fn fits(&self, pages: u32, available: u32, running: usize) -> bool {
+    pub(super) fn fits(&self, pages: u32, available: u32, running: usize) -> bool {
         let growth = if running == 0 { 0 } else { running as u32 + 1 };
         running < self.options.max_running as usize && pages + growth <= available
     }
 
     /// Admits a turn for which `fits` holds.
-    fn enter(&mut self, key: TurnKey) {
+    pub(super) fn enter(&mut self, key: TurnKey) {
         let needed = self.pages_for(self.turn(key).tokens.len());
         let turn = self.turns[key.0 as usize].as_mut().expect("keys of ended turns are not kept");
         let mut table = std::mem::take(&mut turn.table);
         let lock = self.residency.acquire(&turn.tokens[..turn.tokens.len() - 1], &mut table);
         let shared = table.len();
-        let allocated = self.residency.allocate(needed - shared as u32, &mut table);
+        let reach = reach(self.options.residency, turn.class);
+        let allocated = self.residency.allocate(needed - shared as u32, reach, &mut table);
         assert!(allocated, "admission implies allocation");
         self.admit(key, lock, table, shared);
-    }
-
-    /// Makes room by retracting running turns of a lower class, the least and latest first; if all of them together
-    /// would not make enough, none is touched.
-    fn displace(&mut self, rank: Rank, pages: u32) -> Admission {
-        // Locked while counting, so that what it shares with a victim is not counted as gained.
-        let turn = self.turns[rank.turn.0 as usize].as_ref().expect("keys of ended turns are not kept");
-        let lock = self.residency.acquire(&turn.tokens[..turn.tokens.len() - 1], &mut Vec::new());
-        let mut available = self.residency.available().0;
-        let mut victims = 0;
-        let mut enough = false;
-        for victim in self.running.iter().rev().take_while(|victim| victim.class > rank.class) {
-            available += self.gain(victim.turn);
-            victims += 1;
-            enough = self.fits(pages, available, self.running.len() - victims);
-            if enough {
-                break;
-            }
-        }
-        if enough {
-            for _ in 0..victims {
-                let victim = self.running.last().expect("counted above").turn;
-                self.retract(victim);
-                self.counters.preemptions += 1;
-            }
-        }
-        self.residency.release(lock, &[]);
-        if !enough {
-            return Admission::Full;
-        }
-        // What the victims published may match: then it needs less than was counted.
-        self.enter(rank.turn);
-        Admission::Admitted
-    }
-
-    /// Pages that retracting this turn makes available, at least.
-    fn gain(&self, key: TurnKey) -> u32 {
-        let turn = self.turn(key);
-        let held = turn.held.as_ref().expect("a running turn holds its path");
-        self.residency.held_alone(&held.lock).0 + (turn.table.len() - held.shared) as u32
     }
 
     /// Whether the page after what was found is about to be published by a turn at least as urgent.
@@ -150,27 +122,13 @@ impl Batch {
         self.claims.get(&claim).is_some_and(|&owner| self.turn(owner).class >= turn.class)
     }
 
-    /// Gives each decoding turn the page its next position needs, the most senior of the highest class first.
-    pub(super) fn reserve_growth(&mut self) {
-        let mut ranks = std::mem::take(&mut self.ranks);
-        ranks.extend(self.running.iter());
-        for rank in ranks.drain(..) {
-            while self.running.contains(&rank) && !self.grow(rank.turn) {
-                let victim = self.running.last().expect("the turn that grows runs");
-                assert!(self.running.len() > 1, "a turn alone fits: it was accepted");
-                self.retract(victim.turn);
-                self.counters.retractions += 1;
-            }
-        }
-        self.ranks = ranks;
-    }
-
     /// Whether the turn has pages for all its tokens, after giving it what is missing if there is some.
-    fn grow(&mut self, key: TurnKey) -> bool {
+    pub(super) fn grow(&mut self, key: TurnKey) -> bool {
         let needed = self.pages_for(self.turn(key).tokens.len());
         let turn = self.turns[key.0 as usize].as_mut().expect("keys of ended turns are not kept");
         let missing = needed - turn.table.len() as u32;
-        self.residency.allocate(missing, &mut turn.table)
+        let reach = reach(self.options.residency, turn.class);
+        self.residency.allocate(missing, reach, &mut turn.table)
     }
 
     pub(super) fn list_work(&mut self) {
@@ -188,7 +146,7 @@ impl Batch {
         }
     }
 
-    fn pages_for(&self, tokens: usize) -> u32 {
+    pub(super) fn pages_for(&self, tokens: usize) -> u32 {
         tokens.div_ceil(self.options.page_size as usize) as u32
     }
 }

@@ -1,9 +1,10 @@
 //! One turn in the engine: waiting, running, retracted, ended.
 
+use super::trajectory::Trajectory;
 use super::{Batch, Claim, Drawn, Rank, TurnKey, Work};
 use crate::ids::{AttemptId, TokenId, TrajectoryId};
 use crate::message::engine::Class;
-use crate::residency::{Lock, PageId};
+use crate::residency::{Lock, PageId, ResidencyPolicy};
 use crate::units::Tokens;
 use std::cmp::Reverse;
 
@@ -135,7 +136,7 @@ impl Turn {
         self.held.as_mut().expect("a running turn holds its path")
     }
 
-    fn rank(&self, turn: TurnKey) -> Rank {
+    pub(super) fn rank(&self, turn: TurnKey) -> Rank {
         Rank { class: Reverse(self.class), seniority: self.seniority, turn }
     }
 }
@@ -156,6 +157,7 @@ impl Batch {
                 return ended.push(Ended { attempt, trajectory, tokens: Vec::new(), reason, cached, recomputed });
             }
         };
+        self.enter_trajectory(trajectory, class, &context);
         self.seniority += 1;
         let turn = Turn {
             attempt,
@@ -178,6 +180,9 @@ impl Batch {
         self.turns[key.0 as usize] = Some(turn);
         self.attempts.insert(attempt, key);
         self.trajectories.insert((trajectory, key));
+        if self.entered.get(trajectory).is_some_and(Trajectory::is_paused) {
+            self.pause_turn(key);
+        }
     }
 
     /// Length at which a turn is full: what it asks for, cut to what the model and the pages can hold. The last token
@@ -194,16 +199,22 @@ impl Batch {
         }
     }
 
+    /// A trajectory changes class, and all its turns with it. They keep their seniority.
     pub(super) fn reclass(&mut self, trajectory: TrajectoryId, class: Class) {
-        let range = (trajectory, TurnKey(0))..=(trajectory, TurnKey(u32::MAX));
-        let keys: Vec<_> = self.trajectories.range(range).map(|&(_, key)| key).collect();
-        for key in keys {
+        self.reclass_trajectory(trajectory, class);
+        self.reclass_turns(trajectory, class);
+    }
+
+    pub(super) fn reclass_turns(&mut self, trajectory: TrajectoryId, class: Class) {
+        for key in self.turns_of(trajectory) {
             let old = self.turn(key).rank(key);
             self.turn_mut(key).class = class;
             let new = self.turn(key).rank(key);
-            let set = if self.turn(key).held.is_some() { &mut self.running } else { &mut self.waiting };
-            set.remove(&old);
-            set.insert(new);
+            for set in [&mut self.running, &mut self.waiting, &mut self.paused] {
+                if set.remove(&old) {
+                    set.insert(new);
+                }
+            }
         }
     }
 
@@ -217,6 +228,7 @@ impl Batch {
         turn.held = Some(Held { lock, shared, epoch, claim: None, chunk: 0, fresh: true });
         turn.covered = turn.covered.max(computed);
         let (rank, length, first) = (turn.rank(key), turn.context, turn.cached.is_none());
+        let trajectory = turn.trajectory;
         if first {
             turn.cached = Some(computed);
             self.counters.context += Tokens(length as u64);
@@ -224,6 +236,10 @@ impl Batch {
         }
         self.waiting.remove(&rank);
         self.running.insert(rank);
+        self.begin_trajectory(trajectory);
+        if self.is_tiered() {
+            self.refer(key);
+        }
         self.claim_next(key);
     }
 
@@ -239,14 +255,20 @@ impl Batch {
 
     /// A turn leaves, in whatever state it is.
     pub(super) fn finish(&mut self, key: TurnKey, reason: EndReason) -> Ended {
+        self.publish(key);
+        if self.options.residency == ResidencyPolicy::SessionReferenced {
+            self.refer(key);
+        }
         self.give_back(key);
         let mut turn = self.turns[key.0 as usize].take().expect("keys of ended turns are not kept");
         let rank = turn.rank(key);
         self.vacant.push(key);
         self.running.remove(&rank);
         self.waiting.remove(&rank);
+        self.paused.remove(&rank);
         self.attempts.remove(&turn.attempt);
         self.trajectories.remove(&(turn.trajectory, key));
+        self.end_trajectory_turn(turn.trajectory, turn.tokens.len());
         Ended {
             attempt: turn.attempt,
             trajectory: turn.trajectory,
@@ -279,8 +301,17 @@ impl Batch {
         let whole = turn.computed / page_size;
         let Some(held) = turn.held.take_if(|held| held.epoch == epoch && whole > held.shared) else { return };
         let tokens = &turn.tokens[..whole * page_size];
-        let lock = self.residency.publish(held.lock, held.shared, tokens, &mut turn.table[..whole]);
+        let lock = self.residency.publish(turn.trajectory, held.lock, held.shared, tokens, &mut turn.table[..whole]);
         turn.held = Some(Held { lock, shared: whole, ..held });
+    }
+
+    /// The trajectory of a running turn refers to the pages that the turn shares.
+    fn refer(&mut self, key: TurnKey) {
+        let turn = self.turns[key.0 as usize].as_ref().expect("keys of ended turns are not kept");
+        let (Some(held), Some(trajectory)) = (&turn.held, self.entered.get(turn.trajectory)) else { return };
+        // One tier for all, where classes make no difference.
+        let high = self.is_tiered() && trajectory.is_high();
+        self.residency.refer(turn.trajectory, high, &held.lock);
     }
 
     /// The work of an iteration is done: its positions are computed.
@@ -311,7 +342,9 @@ impl Batch {
             }
             Drawn::Failed => return Some(self.finish(key, EndReason::Rejected(Rejection::NotFinite))),
         };
-        let full = turn.tokens.len() >= turn.limit;
+        let (trajectory, length) = (turn.trajectory, turn.tokens.len());
+        let full = length >= turn.limit;
+        self.measure_growth(trajectory, length);
         self.counters.generated += Tokens(1);
         match (stop, full) {
             (true, _) => Some(self.finish(key, EndReason::Stop)),

@@ -165,6 +165,15 @@ pub struct EngineStats {
     pub pages_free: Pages,
     /// Pages held by the prefix cache alone, reclaimable.
     pub pages_cached: Pages,
+    /// Of these, those that no trajectory will come back for.
+    #[serde(default)]
+    pub pages_unused: Pages,
+    /// Of these, those that only low trajectories will come back for.
+    #[serde(default)]
+    pub pages_low: Pages,
+    /// Of these, those that a high trajectory will come back for.
+    #[serde(default)]
+    pub pages_high: Pages,
     /// Tokens drawn.
     pub generated_tokens: Tokens,
     /// Context tokens asked for.
@@ -175,6 +184,12 @@ pub struct EngineStats {
     pub recomputed_tokens: Tokens,
     /// Turns retracted, because decoding needed pages or a higher class waited.
     pub retractions: u64,
+    /// Of these, those for a higher class.
+    #[serde(default)]
+    pub preemptions: u64,
+    /// High trajectories moved to the low class for a while, because all of them together need more pages than there are.
+    #[serde(default)]
+    pub demotions: u64,
     /// Engine iterations.
     pub iterations: u64,
     /// Nanoseconds spent in iterations.

@@ -1,8 +1,9 @@
 //! The radix tree itself: nodes, matching, splitting. It knows nothing of eviction or free pages.
 
 use super::PageId;
-use crate::ids::{TokenId, Version};
-use std::collections::BTreeMap;
+use super::tier::{RefCount, TierPages};
+use crate::ids::{TokenId, TrajectoryId, Version};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Index, IndexMut};
 
 /// Index of a node in the arena.
@@ -22,9 +23,12 @@ pub(super) struct Node {
     pub(super) pages: Vec<PageId>,
     /// By the tokens of the child's first page: two children never share a whole page.
     pub(super) children: BTreeMap<Box<[TokenId]>, NodeId>,
-    /// Running turns whose prefix ends here or below. Per-class trajectory counters (the tiers low_ref and high_ref of
-    /// the paper) belong beside it and are copied by a split in the same way.
+    /// Running turns whose prefix ends here or below.
     pub(super) locks: u32,
+    /// Trajectories whose reference ends here or below.
+    pub(super) refs: RefCount,
+    /// Those of them whose reference ends here.
+    pub(super) ends: BTreeSet<TrajectoryId>,
     /// When it was last used. Never later than its parent's.
     pub(super) used: u64,
 }
@@ -40,7 +44,7 @@ pub(super) struct Walk {
     /// Pages matched in all, those of the start not counted.
     pub(super) pages: usize,
     /// Of these, in nodes nobody locks.
-    pub(super) cached: usize,
+    pub(super) cached: TierPages,
 }
 
 /// An arena of nodes: several trees, one root a version.
@@ -78,6 +82,8 @@ impl Tree {
             pages: Vec::new(),
             children: BTreeMap::new(),
             locks: 0,
+            refs: RefCount::default(),
+            ends: BTreeSet::new(),
             used: 0,
         })
     }
@@ -85,7 +91,8 @@ impl Tree {
     /// Follows `tokens` down from the end of `start` as far as whole pages match.
     pub(super) fn walk(&self, start: NodeId, tokens: &[TokenId]) -> Walk {
         let size = self.page_size;
-        let mut walk = Walk { node: start, within: self[start].pages.len(), whole: true, pages: 0, cached: 0 };
+        let (within, cached) = (self[start].pages.len(), TierPages::default());
+        let mut walk = Walk { node: start, within, whole: true, pages: 0, cached };
         while walk.whole {
             let rest = &tokens[walk.pages * size..];
             let Some(&child) = rest.get(..size).and_then(|page| self[walk.node].children.get(page)) else { break };
@@ -95,7 +102,7 @@ impl Tree {
             walk.within = same;
             walk.whole = same == node.pages.len();
             walk.pages += same;
-            walk.cached += if node.locks == 0 { same } else { 0 };
+            walk.cached.add(node.refs.tier(), if node.locks == 0 { same } else { 0 });
         }
         walk
     }
@@ -105,7 +112,8 @@ impl Tree {
         if walk.whole { walk.node } else { self.split(walk.node, walk.within) }
     }
 
-    /// Cuts a node in two. `id` stays the lower half, so that locks which end there still do; returns the upper half.
+    /// Cuts a node in two. `id` stays the lower half, so that locks and references which end there still do; returns the
+    /// upper half, which has the same counters.
     fn split(&mut self, id: NodeId, pages: usize) -> NodeId {
         let tokens = pages * self.page_size;
         let node = &mut self[id];
@@ -118,6 +126,8 @@ impl Tree {
             pages: std::mem::replace(&mut node.pages, tail_pages),
             children: BTreeMap::new(),
             locks: node.locks,
+            refs: node.refs,
+            ends: BTreeSet::new(),
             used: node.used,
         };
         let parent = node.parent.expect("roots are empty and never split");
@@ -130,11 +140,18 @@ impl Tree {
         upper
     }
 
-    /// Adds `pages` below `node`, which the caller alone extends, and returns the node that ends with them: `node`
-    /// itself where nobody can tell, so that a trajectory stays one node through all its turns.
-    pub(super) fn append(&mut self, id: NodeId, tokens: &[TokenId], pages: &[PageId], used: u64) -> NodeId {
+    /// Adds pages below `node`, which the caller alone extends, and returns the node that ends with them: `node`
+    /// itself where nobody but its owner can tell, so that a trajectory stays one node through all its turns.
+    pub(super) fn append(
+        &mut self,
+        id: NodeId,
+        owner: TrajectoryId,
+        (tokens, pages): (&[TokenId], &[PageId]),
+        used: u64,
+    ) -> NodeId {
         let node = &mut self[id];
-        if node.parent.is_some() && node.locks == 1 && node.children.is_empty() {
+        let alone = node.locks == 1 && node.ends.iter().all(|&trajectory| trajectory == owner);
+        if node.parent.is_some() && alone && node.children.is_empty() {
             node.tokens.extend_from_slice(tokens);
             node.pages.extend_from_slice(pages);
             return id;
@@ -146,6 +163,8 @@ impl Tree {
             pages: pages.to_vec(),
             children: BTreeMap::new(),
             locks: 1,
+            refs: RefCount::default(),
+            ends: BTreeSet::new(),
             used,
         };
         let key = self.key(tokens);
@@ -162,14 +181,14 @@ impl Tree {
         node.tokens.truncate(node.pages.len() * size);
     }
 
-    /// Removes a leaf and returns its parent.
-    pub(super) fn remove(&mut self, leaf: NodeId, freed: &mut Vec<PageId>) -> NodeId {
+    /// Removes a leaf and returns its parent, and the trajectories whose reference ended at the leaf.
+    pub(super) fn remove(&mut self, leaf: NodeId, freed: &mut Vec<PageId>) -> (NodeId, BTreeSet<TrajectoryId>) {
         let node = self.take(leaf);
         freed.extend_from_slice(&node.pages);
         let parent = node.parent.expect("a leaf that is removed is not a root");
         let size = self.page_size;
         self[parent].children.remove(&node.tokens[..size]);
-        parent
+        (parent, node.ends)
     }
 
     /// Removes an empty tree.

@@ -3,3 +3,7 @@
 mod behaviour;
 mod fake;
 mod histories;
+mod pages;
+mod plain;
+mod pressure;
+mod tiers;
