@@ -12,7 +12,8 @@ use venus_core::ids::{AttemptId, TokenId, TrajectoryId, Version};
 use venus_core::message::engine::{
     Class, EngineCommand, EngineEvent, EngineStats, FinishReason, TurnRequest, TurnResult,
 };
-use venus_core::units::Tokens;
+use venus_core::residency::Tier;
+use venus_core::units::{Pages, Tokens};
 use venus_lm::{Config, Inference, Kv, LogitRows, Model, Segment};
 
 /// Where the time of the iterations went.
@@ -134,9 +135,11 @@ impl Engine {
         self.batch.set_class(trajectory, class);
     }
 
-    /// The trajectory ended. Its pages are cache like others from the end of its last turn on; no page is kept for
-    /// a trajectory's sake, so there is nothing to give back.
-    pub fn release(&mut self, _trajectory: TrajectoryId) {}
+    /// The trajectory ended, however: the pages it would have come back for are kept for its sake no more. To be told of
+    /// one that is not known, or twice, changes nothing.
+    pub fn release(&mut self, trajectory: TrajectoryId) {
+        self.batch.release(trajectory);
+    }
 
     /// No further iteration until [`resume`](Self::resume); turns keep what they have. Aborts are still answered.
     pub fn pause(&mut self) {
@@ -167,8 +170,8 @@ impl Engine {
     /// Whether [`step`](Self::step) would do anything.
     #[must_use]
     pub fn has_work(&self) -> bool {
-        let work = if self.paused { self.batch.is_queued() } else { !self.batch.is_idle() };
-        work || !self.events.is_empty()
+        let runs = !self.paused && !self.batch.is_idle() && !self.batch.is_stalled();
+        runs || self.batch.is_queued() || !self.events.is_empty()
     }
 
     /// One iteration: applies what was queued, runs the planned tokens through the model, draws. Returns what happened
@@ -194,17 +197,23 @@ impl Engine {
     #[must_use]
     pub fn stats(&self) -> EngineStats {
         let (pages, counters) = (self.batch.residency(), self.batch.counters());
+        let tiers = pages.tiers();
         EngineStats {
             running: self.batch.running() as u32,
             waiting: self.batch.waiting() as u32,
             pages: pages.capacity(),
             pages_free: pages.free(),
             pages_cached: pages.cached(),
+            pages_unused: Pages(tiers[Tier::Unused]),
+            pages_low: Pages(tiers[Tier::LowRef]),
+            pages_high: Pages(tiers[Tier::HighRef]),
             generated_tokens: counters.generated,
             context_tokens: counters.context,
             cached_tokens: counters.cached,
             recomputed_tokens: counters.recomputed,
             retractions: counters.retractions + counters.preemptions,
+            preemptions: counters.preemptions,
+            demotions: counters.demotions,
             iterations: self.iterations,
             busy_nanos: self.timing.busy.as_nanos() as u64,
         }

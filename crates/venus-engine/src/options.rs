@@ -3,7 +3,7 @@
 use std::io;
 use venus_core::batch::BatchOptions;
 use venus_core::ids::{Version, WorkerId};
-use venus_core::residency::FlushPolicy;
+use venus_core::residency::{FlushPolicy, ResidencyPolicy};
 use venus_core::units::{Bytes, Pages, Tokens};
 use venus_lm::{Config, Kv, ModelError};
 
@@ -37,6 +37,9 @@ pub struct EngineOptions {
     pub threads: usize,
     /// What becomes of cached pages when the weights change.
     pub flush: FlushPolicy,
+    /// How cached pages are kept between the turns of a trajectory. What refers to pages needs
+    /// [`EngineCommand::Release`](venus_core::message::engine::EngineCommand::Release) at the end of each trajectory.
+    pub residency: ResidencyPolicy,
 }
 
 impl Default for EngineOptions {
@@ -51,6 +54,7 @@ impl Default for EngineOptions {
             max_context: None,
             threads: 1,
             flush: FlushPolicy::Keep,
+            residency: ResidencyPolicy::Lru,
         }
     }
 }
@@ -97,6 +101,7 @@ impl EngineOptions {
             prefill_budget: self.prefill_budget,
             max_context: self.max_context.map_or(positions, |limit| limit.min(positions)),
             flush: self.flush,
+            residency: self.residency,
             version: self.version,
         })
     }

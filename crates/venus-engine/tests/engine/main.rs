@@ -3,5 +3,6 @@
 mod equality;
 mod fixture;
 mod lifecycle;
+mod residency;
 mod thread;
 mod weights;
