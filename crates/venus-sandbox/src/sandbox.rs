@@ -130,6 +130,14 @@ impl Sandbox {
         self.lease.call(|call| InitRequest::KillAll { call }, Vec::new()).await.map(drop)
     }
 
+    /// What a command must call the absolute path `path`: itself, but for [`Level::Confined`], where the root is a directory
+    /// of the host.
+    #[must_use]
+    pub fn locate(&self, path: &str) -> String {
+        let root = self.lease.env.get("VENUS_ROOT").map_or("", String::as_str);
+        format!("{root}{path}")
+    }
+
     /// Ends the sandbox and waits until nothing of it is left. Fine if it has ended before.
     pub async fn kill(&self) {
         self.lease.end("it was killed");
