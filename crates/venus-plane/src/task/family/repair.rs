@@ -46,7 +46,7 @@ pub(super) fn draft(draw: &mut Draw) -> Draft {
 const CHECK: &str = "\
 look() {
   x=$(sed -n $2p $1)
-  [ \"$x\" = $3 ] || { echo \"$1 has $x wants $3\"; exit 1; }
+  [ \"$x\" = $3 ] || { echo \"$1 line $2 has $x wants $3\"; exit 1; }
 }
 ";
 
@@ -69,18 +69,18 @@ impl Script for Repair {
         self.edited = true;
         let words: Vec<&str> = seen.lines().next().unwrap_or_default().split(' ').collect();
         match words[..] {
-            [file, "has", got, "wants", want] => {
+            [file, "line", line, "has", got, "wants", want] => {
                 if whim.slips(0.12) {
                     return DONE.into();
                 }
-                // The wrong way round, or in the wrong file: the next check says the same as this one.
+                // Writes what is there already, or to a file that is none: the next check says the same as this one.
                 if whim.slips(0.2) {
-                    return format!("sed -i s/{want}/{got}/ {file}");
+                    return format!("sed -i '{line}c {got}' {file}");
                 }
                 if whim.slips(0.15) {
-                    return format!("sed -i s/{got}/{want}/ {want}");
+                    return format!("sed -i '{line}c {want}' {want}");
                 }
-                format!("sed -i s/{got}/{want}/ {file}")
+                format!("sed -i '{line}c {want}' {file}")
             }
             _ if failed(seen) => "sh check".into(),
             _ => DONE.into(),
