@@ -165,6 +165,13 @@ impl EnvNode {
         &self.core.started.missing
     }
 
+    /// A directory of this node's own that every sandbox's user can pass through, for what its templates are made of. It is
+    /// removed with the node, or by the next node if this one is killed.
+    #[must_use]
+    pub fn scratch(&self) -> &Path {
+        &self.core.started.instance
+    }
+
     /// Makes a template known; one of the same name is replaced for sandboxes created from now on.
     ///
     /// # Errors
