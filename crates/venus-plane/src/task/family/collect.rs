@@ -9,7 +9,7 @@ const LINES: usize = 4;
 pub(super) fn draft(draw: &mut Draw) -> Draft {
     let mut deck = draw.deck();
     let mut word = || deck.next().expect("the deck is endless");
-    let entries: Vec<_> = (0..draw.tail(2, 6, 0.45)).map(|_| (word(), word())).collect();
+    let entries: Vec<_> = (0..draw.tail(2, 6, 0.3)).map(|_| (word(), word())).collect();
     let report = draw.pick(&REPORTS);
     let names: Vec<&str> = (0..3).map(|_| word()).collect();
     let mut lines: Vec<String> = entries.iter().map(|(key, value)| format!("{key} {value}")).collect();

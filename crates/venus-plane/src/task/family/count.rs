@@ -15,7 +15,7 @@ pub(super) fn draft(draw: &mut Draw) -> Draft {
     let mut deck = draw.deck();
     let mut word = || deck.next().expect("the deck is endless");
     let property = draw.pick(&[Property::Holds, Property::Lacks, Property::Differs]);
-    let n = draw.tail(1, 3, 0.5);
+    let n = draw.tail(1, 3, 0.25);
     let report = draw.pick(&REPORTS);
     let (mut files, mut counts, mut subjects) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..n {

@@ -14,7 +14,7 @@ fn words(draw: &mut Draw) -> Draft {
     let mut word = || deck.next().expect("the deck is endless");
     let (report, end, n) = (draw.pick(&REPORTS), draw.pick(&[End::Low, End::High]), draw.between(1, 4));
     let (mut files, mut names, mut answers) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..draw.tail(1, 4, 0.5) {
+    for _ in 0..draw.tail(1, 4, 0.25) {
         let mut lines: Vec<&'static str> = (0..draw.between(5, 7)).map(|_| word()).collect();
         names.push(word());
         files.push((names[names.len() - 1].to_owned(), lines.join("\n") + "\n"));
@@ -43,7 +43,7 @@ fn numbers(draw: &mut Draw) -> Draft {
     let mut word = || deck.next().expect("the deck is endless");
     let (report, end) = (draw.pick(&REPORTS), draw.pick(&[End::Low, End::High]));
     let (mut files, mut names, mut answers) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..draw.tail(1, 4, 0.5) {
+    for _ in 0..draw.tail(1, 4, 0.25) {
         let mut digits: Vec<usize> = (1..=9).collect();
         draw.shuffle(&mut digits);
         let lines: Vec<(usize, &'static str)> = digits[..draw.between(4, 6)].iter().map(|&d| (d, word())).collect();

@@ -14,7 +14,7 @@ pub(super) fn draft(draw: &mut Draw) -> Draft {
     let names: Vec<&str> = (0..draw.between(2, 4)).map(|_| word()).collect();
     let mut lines: Vec<String> = (0..names.len() * LINES).map(|_| format!("{} {}", word(), word())).collect();
     lines[0] = format!("{key} {value}");
-    if draw.chance(0.5) {
+    if draw.chance(0.2) {
         // The key also stands where a value does: a reader who takes any line with it is wrong.
         lines[1] = format!("{lure} {key}");
     }
@@ -54,7 +54,7 @@ impl Script for Lookup {
             State::Start if !failed(seen) && whim.slips(0.3) => format!("cat {}", self.key),
             State::Start => {
                 self.state = State::Searched;
-                format!("grep {} *", self.key)
+                format!("grep -h {} *", self.key)
             }
             State::Searched => {
                 self.state = State::Written;
@@ -66,20 +66,12 @@ impl Script for Lookup {
     }
 }
 
-/// The word after the key in lines like `file:key value`; on a slip the file's name or the key where it is a value.
+/// The word after the key at the start of a line; on a slip the key itself, or the word before it where it is a value.
 fn answer(seen: &str, key: &str, whim: &mut Whim) -> String {
-    let lines = seen.lines().filter_map(|line| line.split_once(':'));
-    let mut wrong = Vec::new();
-    let mut right = key;
-    for (file, entry) in lines {
-        match entry.split_once(' ') {
-            Some((name, value)) if name == key => {
-                right = value;
-                wrong.push(file);
-            }
-            Some((name, _)) => wrong.push(name),
-            None => {}
-        }
-    }
-    if !wrong.is_empty() && whim.slips(0.4) { whim.pick(&wrong).into() } else { right.into() }
+    let pairs = seen.lines().filter_map(|line| line.split_once(' '));
+    let (found, lures): (Vec<_>, Vec<_>) = pairs.partition(|&(name, _)| name == key);
+    let mut wrong: Vec<&str> = lures.iter().map(|&(name, _)| name).collect();
+    wrong.push(key);
+    let right = found.first().map_or(key, |&(_, value)| value);
+    if whim.slips(0.4) { whim.pick(&wrong).into() } else { right.into() }
 }
