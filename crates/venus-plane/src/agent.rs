@@ -49,6 +49,9 @@ pub struct AgentOptions {
     pub sandbox_lifetime: f64,
     /// Runs a command: `[shell, "-c", command]`.
     pub shell: String,
+    /// Whether an agent that a limit stopped is graded as it stands. Otherwise it has a reward of 0: a policy that is paid
+    /// for what it did before a limit cut it off unlearns to stop by itself.
+    pub grade_unfinished: bool,
 }
 
 impl Default for AgentOptions {
@@ -64,6 +67,7 @@ impl Default for AgentOptions {
             call_grace: 10.0,
             sandbox_lifetime: 3600.0,
             shell: "bash".to_owned(),
+            grade_unfinished: false,
         }
     }
 }
@@ -108,7 +112,7 @@ impl AgentOptions {
     }
 }
 
-/// Why an agent stopped. Every one of these trajectories is graded as it stands.
+/// Why an agent stopped. All but the first have a reward of 0 unless [`AgentOptions::grade_unfinished`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {

@@ -136,7 +136,8 @@ impl<C: SandboxClient> Episode<C> {
 
         self.line.report(Report::Grading);
         let grading = Instant::now();
-        let reward = grading::grade(&sandbox, &self.task, self.grace()).await?;
+        let graded = end == End::Done || self.options.agent.grade_unfinished;
+        let reward = if graded { grading::grade(&sandbox, &self.task, self.grace()).await? } else { 0.0 };
         let grading = grading.elapsed().as_secs_f64();
         // The reward is known: a sandbox that is slow to go must not hold it back, and goes with its lease at the latest.
         let _ = timeout(self.grace(), sandbox.kill()).await;

@@ -297,17 +297,18 @@ async fn an_engine_or_a_node_that_never_answers_is_a_failure_and_not_a_hang() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn limits_end_a_trajectory_which_is_graded_as_it_stands() {
+async fn limits_end_a_trajectory_which_then_has_no_reward_unless_asked_for() {
     let cases: [(End, EngineFake); 4] = [
         (End::TurnLimit, EngineFake::saying(|_, _| text("echo x"))),
         (End::TurnCut, EngineFake::saying(|_, _| vec![u32::from(b'y'); 1000])),
         (End::ContextLimit, EngineFake::saying(|_, _| text(&format!("echo {}", "z".repeat(50))))),
         (End::Deadline, EngineFake::saying(|_, _| text("hang"))),
     ];
-    for (end, engine) in cases {
+    for (index, (end, engine)) in cases.into_iter().enumerate() {
         let mut world = World::new();
         world.options.steps = 1;
         world.options.agent.tool_timeout = 500.0;
+        world.options.agent.grade_unfinished = index % 2 == 0;
         if end == End::ContextLimit {
             world.options.agent.max_context = 150;
         }
@@ -318,7 +319,10 @@ async fn limits_end_a_trajectory_which_is_graded_as_it_stands() {
         assert_eq!(steps(&events)[0].ends.keys().copied().collect::<BTreeSet<_>>(), [end].into(), "{events:?}");
         let batches = world.trainers.batches();
         let trajectories = batches[0].groups.iter().flat_map(|g| &g.trajectories);
-        assert!(trajectories.into_iter().all(|t| t.mask.last() == Some(&1)), "nothing follows the last turn");
+        let trajectories: Vec<_> = trajectories.collect();
+        assert!(trajectories.iter().all(|t| t.mask.last() == Some(&1)), "nothing follows the last turn");
+        let graded = world.options.agent.grade_unfinished;
+        assert!(graded || trajectories.iter().all(|t| t.reward == 0.0), "a cut trajectory was paid for");
         if end == End::TurnCut {
             assert!(world.nodes.commands().is_empty(), "half a command is not run");
         }
