@@ -4,14 +4,15 @@
 //! turns a command line into their options ([`config`]), their figures into lines ([`progress`]), files ([`run`]) and
 //! a page ([`report`]), and their errors into advice ([`failure`]).
 
-pub mod bench;
 pub mod cli;
 pub mod config;
 pub mod convert;
 pub mod doctor;
+pub mod embedded;
 pub mod export;
 pub mod failure;
 pub mod machine;
+pub mod model;
 pub mod progress;
 pub mod report;
 pub mod run;

@@ -4,9 +4,11 @@
 //! what is going on between two steps; elsewhere nothing is drawn over, so that a log file stays readable.
 
 mod banner;
+mod counter;
 mod table;
 
 pub use banner::{Banner, Start};
+pub use counter::Counter;
 pub use table::{header, row};
 
 use crate::report::markup::{Format, duration, standard_error};

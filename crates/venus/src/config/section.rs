@@ -144,12 +144,12 @@ pub struct Sandbox {
 impl Default for Run {
     fn default() -> Self {
         Self {
-            steps: 100,
+            steps: 150,
             seed: 1,
             out: "auto".to_owned(),
             model: "built-in".to_owned(),
             eval_tasks: 200,
-            eval_every: 20,
+            eval_every: 25,
             keep_checkpoints: 2,
         }
     }
@@ -166,7 +166,7 @@ impl Default for Rollout {
         Self {
             groups_per_batch: 8,
             group_size: 8,
-            async_factor: 1.5,
+            async_factor: 1.0,
             version_span_limit: 2,
             policy: Policy::default(),
             max_turns: 16,
