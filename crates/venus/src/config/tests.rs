@@ -68,7 +68,7 @@ fn an_unknown_key_is_named_with_its_line_and_its_nearest_neighbour() {
 fn a_value_of_the_wrong_type_is_named_with_what_is_allowed() {
     insta::assert_snapshot!(refusal(Some("[run]\nsteps = \"many\"\n"), &[], &[]), @r#"
     run.steps (file venus.toml:2): invalid type: string "many", expected u64
-    give run.steps a value of the right kind, such as 100
+    give run.steps a value of the right kind, such as 150
     "#);
     insta::assert_snapshot!(refusal(None, &[], &[("--policy", "rollout.policy", "fifo")]), @r#"
     rollout.policy (flag --policy): unknown variant `fifo`, expected one of `trajectory-level`, `action-level`, `priority`, `group-fcfs`, `longest-first`, `group-probe`
@@ -76,7 +76,7 @@ fn a_value_of_the_wrong_type_is_named_with_what_is_allowed() {
     "#);
     insta::assert_snapshot!(refusal(None, &[("VENUS_RUN__STEPS", "-1")], &[]), @r"
     run.steps (env VENUS_RUN__STEPS): invalid value: integer `-1`, expected u64
-    give run.steps a value of the right kind, such as 100
+    give run.steps a value of the right kind, such as 150
     ");
 }
 

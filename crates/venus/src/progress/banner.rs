@@ -100,11 +100,11 @@ mod tests {
         let (isolation, out) = (("userns", "not as root"), Path::new("runs/0001"));
         let start = Start { parameters: 1_250_000, isolation, missing: &missing, out };
         insta::assert_snapshot!(Banner::new(&Config::default(), &start).text(), @r"
-        Training for 100 steps, each on 8 groups of 8 trajectories; seed 1.
+        Training for 150 steps, each on 8 groups of 8 trajectories; seed 1.
           model      built-in, 1.25M parameters
-          tasks      generated, all families; measured on 200 held-out ones every 20 steps
+          tasks      generated, all families; measured on 200 held-out ones every 25 steps
           engine     1 x 256 MiB of KV, 64 turns at once
-          rollout    action-level slots; async factor 1.5: goes on while the trainer works; a trajectory spans at most 2 weight versions
+          rollout    action-level slots; async factor 1: takes turns with the trainer; a trajectory spans at most 2 weight versions
           sandboxes  level userns: not as root
           output     runs/0001 (report.html, summary.json)
                      without landlock: the kernel has none
