@@ -1,11 +1,11 @@
 """Venus, llama.cpp and PyTorch on one model, taking turns on one machine: medians, spread and ratios.
 
     cargo build --release -p venus-lm --example bench
-    python crates/venus-lm/reference/compare.py DIR LLAMA [--threads 1 2] [--rounds 3] [--bench target/release/examples/bench]
+    python crates/venus-lm/reference/compare.py DIR|tiny [LLAMA] [--threads 1 2] [--rounds 3] [--bench target/release/examples/bench]
 
 DIR is SmolLM2-135M-Instruct as `examples/convert.rs` made it, LLAMA the folder of llama.cpp's libraries: `llama_bench.py`
-says where they come from. Needs torch, transformers, gguf, safetensors, numpy in this Python. The two GGUF files go to a
-temporary directory.
+says where they come from. Without it, as with `tiny`, PyTorch alone is compared. Needs torch, transformers, gguf,
+safetensors and numpy in this Python. The two GGUF files go to a temporary directory.
 """
 
 import argparse
@@ -21,13 +21,13 @@ HERE = pathlib.Path(__file__).parent
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
-    parser.add_argument("llama")
+    parser.add_argument("llama", nargs="?")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--bench", default="target/release/examples/bench")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        files = {kind: pathlib.Path(folder, f"{kind}.gguf") for kind in ["f32", "f16"]}
+        files = {kind: pathlib.Path(folder, f"{kind}.gguf") for kind in ["f32", "f16"] if options.llama}
         for kind, file in files.items():
             python("llama_bench.py", "gguf", options.model, file, kind)
         for threads in options.threads:
