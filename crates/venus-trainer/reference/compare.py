@@ -1,9 +1,9 @@
 """One GRPO step in Venus and in PyTorch, taking turns on one machine: medians, spread and ratio.
 
-    cargo build --release -p venus-trainer --example throughput
-    python crates/venus-trainer/reference/compare.py [--threads 1 2] [--rounds 5] [--bench target/release/examples/throughput]
+    cargo build --release -p venus-trainer --example step
+    python crates/venus-trainer/reference/compare.py [--threads 1 2] [--rounds 5] [--bench target/release/examples/step]
 
-Needs torch in this Python. `examples/throughput.rs` and `throughput.py` beside this file say what the step is.
+Needs torch in this Python. `examples/step.rs` and `throughput.py` beside this file say what the step is.
 """
 
 import argparse
@@ -18,7 +18,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--bench", default="target/release/examples/throughput")
+    parser.add_argument("--bench", default="target/release/examples/step")
     options = parser.parse_args()
     theirs = [sys.executable, str(pathlib.Path(__file__).parent / "throughput.py")]
     print("tokens/s, median (least-most); ratio = PyTorch / Venus\n")

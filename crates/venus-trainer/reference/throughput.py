@@ -1,4 +1,4 @@
-"""The step of `examples/throughput.rs` in PyTorch: forward, clipped policy loss, backward, AdamW.
+"""The step of `examples/step.rs` in PyTorch: forward, clipped policy loss, backward, AdamW.
 
     pip install torch && python crates/venus-trainer/reference/throughput.py [THREADS]
 

@@ -60,7 +60,7 @@ fn wrong_input_is_refused_with_what_to_do_next() {
     ");
     insta::assert_snapshot!(refusal(&["train", "--steps", "few"]), @r#"
     error: run.steps (flag --steps): invalid type: string "few", expected u64
-     next: give run.steps a value of the right kind, such as 100
+     next: give run.steps a value of the right kind, such as 150
     exit 2
     "#);
     insta::assert_snapshot!(refusal(&["train", "--set", "trainer.epochs"]), @r"
