@@ -1,7 +1,7 @@
 //! Tokens a second of one GRPO step on the default tiny shape.
 //!
 //! ```text
-//! cargo run --release -p venus-trainer --example throughput [THREADS]
+//! cargo run --release -p venus-trainer --example step [THREADS]
 //! ```
 //!
 //! `reference/throughput.py` measures the same step in PyTorch. On a busy AMD EPYC, one thread each, a step took
