@@ -126,7 +126,7 @@ fn no_combination_of_words_is_in_both_splits() {
 fn oracle_pair(task: &Task) -> String {
     let mut demonstrator = Demonstrator::new(task, 1.0, 0).unwrap();
     let search = demonstrator.next(None);
-    let key = search.split(' ').nth(1).unwrap().to_owned();
+    let key = search.split(' ').nth(2).unwrap().to_owned();
     let files = task.environment.files.iter().map(|file| String::from_utf8(file.bytes().unwrap()).unwrap());
     let lines: Vec<String> = files.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()).collect();
     lines.into_iter().find(|line| line.starts_with(&format!("{key} "))).unwrap()
