@@ -6,6 +6,7 @@ mod fixture;
 
 use fixture::{Fixture, bash, count_sleeping, is_sleeping, long_time, output, request, run};
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::time::{Duration, Instant};
 use venus_core::ids::SandboxId;
 use venus_core::message::sandbox::{CreateSandbox, Exec, ExecStatus, SandboxErrorKind};
@@ -236,7 +237,7 @@ async fn special_files_are_refused_without_waiting(f: Fixture) {
 
 async fn a_fork_bomb_meets_the_process_limit(f: Fixture) {
     if !f.limits("pids limit") && !f.limits("own user") {
-        println!("SKIPPED: this host limits no processes at level {}", f.level);
+        let _ = writeln!(std::io::stderr(), "SKIPPED: this host limits no processes at level {}", f.level);
         return;
     }
     let sandbox = f.sandbox(1).await;

@@ -8,6 +8,7 @@ mod fixture;
 use fixture::{Fixture, bash, launcher, output, request, run};
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write as _;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -346,7 +347,7 @@ async fn a_program_that_is_no_launcher_is_named() {
 async fn inside_a_plain_container_the_confined_level_is_chosen_and_keeps_its_promises() {
     let Some(f) = Fixture::start(Level::Root) else { return };
     let Some(conformance) = conformance() else {
-        println!("SKIPPED: the conformance tests are not built");
+        let _ = writeln!(std::io::stderr(), "SKIPPED: the conformance tests are not built");
         return;
     };
     let layer = f.dir.path().join("layer");
@@ -386,13 +387,14 @@ fn conformance() -> Option<PathBuf> {
 fn an_unprivileged_user_gets_the_same_promises() {
     const NOBODY: u32 = 65534;
     let Some(conformance) = conformance() else {
-        println!("SKIPPED: the conformance tests are not built");
+        let _ = writeln!(std::io::stderr(), "SKIPPED: the conformance tests are not built");
         return;
     };
     for module in ["userns::", "confined::"] {
         let tests = Command::new(&conformance).args([module, "--test-threads=2"]).uid(NOBODY).gid(NOBODY).output();
         let Ok(tests) = tests else {
-            println!("SKIPPED: not root, or the build directory cannot be read by everybody");
+            let _ =
+                writeln!(std::io::stderr(), "SKIPPED: not root, or the build directory cannot be read by everybody");
             return;
         };
         assert!(tests.status.success(), "{module}\n{}", String::from_utf8_lossy(&tests.stdout));

@@ -4,6 +4,7 @@
 
 use serde_json::Value;
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -139,7 +140,10 @@ impl SmallDisk {
         match rustix::mount::mount("tmpfs", disk.path(), "tmpfs", rustix::mount::MountFlags::empty(), &*size) {
             Ok(()) => Some(Self(disk)),
             Err(error) => {
-                println!("SKIPPED: a full disk needs a small file system, and mounting one failed: {error}");
+                let _ = writeln!(
+                    std::io::stderr(),
+                    "SKIPPED: a full disk needs a small file system, and mounting one failed: {error}"
+                );
                 None
             }
         }
