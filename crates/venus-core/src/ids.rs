@@ -27,6 +27,10 @@ id!(
     TrajectoryId(u64), "t"
 );
 id!(
+    /// A prompt: what the groups of one task have in common, in every epoch.
+    PromptId(u64), "p"
+);
+id!(
     /// One try at one turn. An answer that names an attempt which is no longer current is dropped.
     AttemptId(u64), "a"
 );

@@ -6,6 +6,7 @@
 pub mod batch;
 pub mod ids;
 pub mod message;
+pub mod predict;
 pub mod residency;
 pub mod schedule;
 pub mod units;

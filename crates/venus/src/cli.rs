@@ -2,7 +2,7 @@
 
 use crate::config::{Resolved, Sources};
 use crate::failure::{self, Failure};
-use crate::{convert, doctor, export, report, run, tasks, train, warmup};
+use crate::{convert, doctor, export, predict, report, run, tasks, train, warmup};
 use clap::{Args, Parser, Subcommand};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -40,6 +40,9 @@ enum Verb {
     Export(export::ExportVerb),
     /// Write the HTML report of a run
     Report(report::ReportArgs),
+    /// Measure how well the length of trajectories is predicted
+    #[command(subcommand)]
+    Predict(predict::PredictVerb),
 }
 
 /// `venus train`. Flags that set a configuration key say so; every other key is set by `--set`, file or environment.
@@ -147,6 +150,7 @@ fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Convert(verb) => convert::run(&verb),
         Verb::Export(verb) => export::run(&verb),
         Verb::Report(args) => report::run(&args),
+        Verb::Predict(verb) => predict::run(&verb),
     }
 }
 

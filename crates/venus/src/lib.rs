@@ -13,6 +13,7 @@ pub mod export;
 pub mod failure;
 pub mod machine;
 pub mod model;
+pub mod predict;
 pub mod progress;
 pub mod report;
 pub mod run;
