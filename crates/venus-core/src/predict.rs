@@ -5,7 +5,7 @@
 //! saturated batch they stand in for remaining GPU time.
 //!
 //! The paper fine-tunes a 0.6B language model and runs it as a service. Here the model is a ridge regression on counters
-//! and on the history of the same prompt ([`Learned`]): it reads no text, costs a microsecond, and learns online. A model
+//! and on the history of the same prompt ([`Learned`]): it reads no text, costs a dot product, and learns online. A model
 //! that reads text can be put in front of it through [`Outside`]. Predictions order work, they never decide whether
 //! a trajectory may go on: nothing here is trusted by an invariant of the scheduler.
 //!

@@ -89,13 +89,14 @@ pub struct LearnedConfig {
     pub half_life: f64,
     /// Weight versions after which the history of a prompt counts for half. Longer than an epoch, or it is of no use.
     pub history_half_life: f64,
-    /// Rows' worth of doubt about every coefficient; larger is more cautious.
+    /// Rows worth of doubt about every coefficient; larger is more cautious. Rows of one trajectory resemble each other,
+    /// so this is a few trajectories.
     pub ridge: f64,
 }
 
 impl Default for LearnedConfig {
     fn default() -> Self {
-        Self { prior: Tokens(1024), warm_after: 16, half_life: 32.0, history_half_life: 64.0, ridge: 30.0 }
+        Self { prior: Tokens(1024), warm_after: 16, half_life: 32.0, history_half_life: 64.0, ridge: 100.0 }
     }
 }
 

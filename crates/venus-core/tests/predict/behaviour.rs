@@ -101,7 +101,7 @@ fn learned_beats_constant_on_prompts_never_seen_and_by_more_on_those_seen_before
     let (cold, known) = (error(&learned, &unseen, V0), error(&learned, &again, V0));
     let (blind, blind_again) = (error(&constant, &unseen, V0), error(&constant, &again, V0));
     assert!(cold < 0.94 * blind, "{cold} against {blind}");
-    assert!(known < 0.6 * blind_again, "{known} against {blind_again}");
+    assert!(known < 0.7 * blind_again, "{known} against {blind_again}");
 }
 
 #[test]
