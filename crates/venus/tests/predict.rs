@@ -5,20 +5,20 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// A trace of 24 made-up trajectories, three a task: the longer the prompt, the more turns of ever more tokens.
+/// A trace of 48 made-up trajectories, three a task: the longer the prompt, the more turns of ever more tokens.
 fn made_up() -> String {
     let line = |task: usize, sample: usize| {
         let turns = 3 + task + sample;
         let list = |value: &dyn Fn(usize) -> String| (0..turns).map(value).collect::<Vec<_>>().join(",");
         let generated = list(&|turn| (40 + 10 * task + 3 * turn).to_string());
-        let added = list(&|turn| if turn == 0 { (100 << task).to_string() } else { (20 + sample).to_string() });
+        let added = list(&|turn| if turn == 0 { (100 * (task + 1)).to_string() } else { (20 + sample).to_string() });
         let category = list(&|turn| format!("\"{}\"", ["search", "edit", "test"][turn % 3]));
         let seconds = list(&|turn| if turn == 1 { "null".to_owned() } else { format!("0.{turn}") });
         format!(
             r#"{{"task":"t{task}","group":"g{task}","gen":[{generated}],"add":[{added}],"cat":[{category}],"tool_s":[{seconds}]}}"#
         )
     };
-    (0..8).flat_map(|task| (0..3).map(move |sample| line(task, sample) + "\n")).collect()
+    (0..16).flat_map(|task| (0..3).map(move |sample| line(task, sample) + "\n")).collect()
 }
 
 fn eval(dir: &Path, args: &[&str]) -> Output {
@@ -37,8 +37,9 @@ fn a_table_says_how_well_each_predictor_does() {
     assert_eq!(ran.status.code(), Some(0), "{}", text(ran.stderr));
     let table = text(ran.stdout);
     assert!(
-        table
-            .starts_with("made_up.jsonl: 24 trajectories, 180 boundaries, 8 tasks in 2 folds, 8 prompts with siblings")
+        table.starts_with(
+            "made_up.jsonl: 48 trajectories, 552 boundaries, 16 tasks in 2 folds, 16 prompts with siblings"
+        )
     );
     for row in ["none      none", "random    none", "constant  none", "learned   siblings", "oracle    none       1.00"]
     {
@@ -65,7 +66,7 @@ fn json_holds_every_figure_with_its_range_over_seeds() {
     std::fs::write(dir.path().join("made_up.jsonl"), made_up()).unwrap();
     let ran = eval(dir.path(), &["made_up.jsonl", "--json", "--seeds", "4"]);
     let files: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
-    assert_eq!((&files[0]["seeds"], &files[0]["groups"]), (&4.into(), &8.into()));
+    assert_eq!((&files[0]["seeds"], &files[0]["groups"]), (&4.into(), &16.into()));
     let rows = files[0]["rows"].as_array().unwrap();
     let row = |predictor, history| {
         rows.iter().find(|row| row["predictor"] == predictor && row["history"] == history).unwrap()
@@ -92,7 +93,7 @@ fn a_trace_that_lacks_a_field_is_refused_with_file_line_and_field() {
         format!("{}exit {}", text(ran.stderr), ran.status.code().unwrap())
     };
     insta::assert_snapshot!(refusal(&["short.jsonl"]), @r"
-    error: short.jsonl line 25: field `gen` is missing
+    error: short.jsonl line 49: field `gen` is missing
      next: `venus predict eval --help` says which fields a trajectory needs; totals alone are not enough
     exit 2
     ");
