@@ -20,7 +20,7 @@ pub const BUILT_IN_NAME: &str = "built-in";
 /// It is no model directory, or cannot be unpacked.
 pub fn locate(name: &str, run: &RunDir) -> Result<PathBuf, Failure> {
     if name == BUILT_IN_NAME {
-        let dir = run.path().join("warmstart");
+        let dir = run.warm_start();
         return unpack(&dir, run).map(|()| dir);
     }
     check(name).map(|()| PathBuf::from(name))

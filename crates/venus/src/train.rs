@@ -4,7 +4,7 @@ mod parts;
 mod tasks;
 
 use crate::cli::TrainArgs;
-use crate::config::{Config, Resolved};
+use crate::config::Resolved;
 use crate::failure::Failure;
 use crate::model;
 use crate::progress::Console;
@@ -33,9 +33,12 @@ pub fn run(resolved: Resolved, args: &TrainArgs) -> anyhow::Result<ExitCode> {
         Some(path) => RunDir::open(path)?,
         None => RunDir::create(&resolved.config.run.out, Path::new("."))?,
     };
-    dir.write_whole(&dir.config(), resolved.print().as_bytes())?;
+    let fresh = args.resume.is_none();
+    if fresh {
+        dir.write_whole(&dir.config(), resolved.print().as_bytes())?;
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let outcome = runtime.block_on(train(&resolved.config, tasks, &dir, args.json))?;
+    let outcome = runtime.block_on(train(&resolved, tasks, &dir, fresh, args.json))?;
     let summary = outcome.summary(resolved.config.run.seed, &dir, started)?;
     let report = run::finish(&dir, &summary)?;
     outcome.console.end(&summary, &report);
@@ -62,10 +65,19 @@ impl Outcome {
     }
 }
 
-async fn train(config: &Config, tasks: TaskSet, dir: &RunDir, json: bool) -> anyhow::Result<Outcome> {
+async fn train(resolved: &Resolved, tasks: TaskSet, dir: &RunDir, fresh: bool, json: bool) -> anyhow::Result<Outcome> {
+    let config = &resolved.config;
     let (handle, signal) = stop();
     let (events, happened) = unbounded_channel();
-    let assembly = Assembly::new(config, tasks, dir, events, signal)?;
+    let assembly = Assembly::new(config, tasks, dir, events, signal).inspect_err(|_| {
+        if fresh {
+            dir.abandon();
+        }
+    })?;
+    if !fresh {
+        // Not before the record was opened: a resume that is refused leaves the run's settings alone.
+        dir.write_whole(&dir.config(), resolved.print().as_bytes())?;
+    }
     let console = Console::new(json);
     console.start(&assembly.banner(config, dir));
     let Assembly { parts, node, .. } = assembly;

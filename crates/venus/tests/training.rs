@@ -185,19 +185,26 @@ fn another_seed_in_the_directory_of_a_run_is_refused_and_changes_nothing() {
     let dir = temp.path().join("run");
     let path = dir.to_str().unwrap();
     finish(train(&["--steps", "1", "--out", path]));
-    let before = fs::read(dir.join("log.venus")).unwrap();
+    let files = || ["log.venus", "config.toml"].map(|name| fs::read(dir.join(name)).unwrap());
+    let before = files();
     let output = train(&["--steps", "2", "--resume", path, "--seed", "99"]).output().unwrap();
     assert!(!output.status.success());
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(message.contains("seed 99"), "{message}");
-    assert_eq!(fs::read(dir.join("log.venus")).unwrap(), before);
+    assert_eq!(files(), before);
 }
 
 #[test]
 fn bad_input_is_refused_with_what_to_do_and_leaves_no_run_behind() {
     let temp = tempfile::tempdir().unwrap();
     let missing = temp.path().join("nothing");
-    let cases: [(&[&str], &str); 3] = [
+    let broken = temp.path().join("model");
+    fs::create_dir(&broken).unwrap();
+    for file in ["config.json", "tokenizer.json", "model.safetensors"] {
+        fs::write(broken.join(file), "{").unwrap();
+    }
+    let cases: [(&[&str], &str); 4] = [
+        (&["--model", broken.to_str().unwrap()], "model: not a usable tokenizer.json"),
         (&["--tasks", missing.to_str().unwrap()], "nothing"),
         (&["--model", missing.to_str().unwrap()], "no model directory"),
         (&["--set", "data.families=[\"lokup\"]"], "lookup"),

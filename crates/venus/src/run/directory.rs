@@ -6,6 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use venus_plane::record::LOG_FILE;
 
+/// Directory of the built-in model within a run's.
+const WARM_START: &str = "warmstart";
+
 /// A directory with the files of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunDir {
@@ -59,6 +62,21 @@ impl RunDir {
             return Ok(dir);
         };
         Err(Failure::usage(what, "name the directory given to `venus train --out`, or the one it printed"))
+    }
+
+    /// Takes back a run that could not start, so that the directory can be used for another try. Files of others stay.
+    pub fn abandon(&self) {
+        drop(fs::remove_file(self.config()));
+        drop(fs::remove_file(self.log()));
+        drop(fs::remove_dir_all(self.path.join(WARM_START)));
+        // Refused unless it is empty.
+        drop(fs::remove_dir(&self.path));
+    }
+
+    /// Where the built-in model is unpacked to.
+    #[must_use]
+    pub fn warm_start(&self) -> PathBuf {
+        self.path.join(WARM_START)
     }
 
     /// Where it is.

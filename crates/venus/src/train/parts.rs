@@ -45,7 +45,9 @@ impl Assembly {
         let (record, resume) = Record::open(dir.path(), &identity(config), &known_checkpoints(&checkpoints)?)
             .map_err(|e| Failure::failed(e, "the message says what to do; nothing was changed"))?;
         let weights = resume.checkpoint.as_ref().map_or(&initial, |checkpoint| &checkpoint.dir).clone();
-        let tokenizer = ModelTokenizer::load(&weights)?;
+        let next = "copy or convert the model again, or give another --model";
+        let tokenizer =
+            ModelTokenizer::load(&weights).map_err(|e| Failure::usage(format!("{}: {e}", weights.display()), next))?;
         let trainer = load_trainer(config, resume.checkpoint.as_ref(), &initial)?;
         model::check_tokenizer(&weights, tokenizer.vocab_size(), trainer.model().config.vocab_size)?;
         let parameters = trainer.model().params().len();
@@ -96,10 +98,13 @@ fn known_checkpoints(dir: &Path) -> anyhow::Result<Vec<Checkpoint>> {
 
 fn load_trainer(config: &Config, from: Option<&Checkpoint>, initial: &Path) -> anyhow::Result<Trainer> {
     let options = config.trainer_options()?;
-    Ok(match from {
-        Some(checkpoint) => Trainer::resume(options, &checkpoint.dir)?,
-        None => Trainer::new(options, initial)?,
-    })
+    let trainer = match from {
+        Some(checkpoint) => Trainer::resume(options, &checkpoint.dir),
+        None => Trainer::new(options, initial),
+    };
+    // The error tells its causes itself; a chain of them would repeat it.
+    let next = "copy or convert the model again, or give another --model; remove a damaged checkpoint to go on from the one before";
+    trainer.map_err(|error| Failure::usage(error, next).into())
 }
 
 /// Starts the env node at the configured level. Must be called within a tokio runtime.
