@@ -13,7 +13,7 @@ const QUIET: f32 = 0.25;
 /// drown it.
 ///
 /// Where a head should look and what it should write from there are learnt from each other, and neither has a gradient
-/// worth the name before the other is there. With the second given, the first comes much sooner (`docs/warmstart.md`).
+/// worth the name before the other is there. With the second given, the first came sooner (`docs/warmstart.md`).
 pub fn model(config: Config, seed: u64) -> Model {
     let mut model = Model::random(config, seed);
     for layer in 0..model.config.num_hidden_layers {
